@@ -1,0 +1,46 @@
+PYTHON ?= python3
+CONSTRAINTS ?= constraints.txt
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+# One torch thread for each pytest worker.
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check test-slow zoo bench-measure clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
+
+demo: $(INSTALLED) ## run the demonstration
+	$(BIN)/python -m critinit.demo
+
+test: check ## check, then run the fast tests
+	$(PYTEST) -n 2
+
+check: $(INSTALLED) ## lint, format, types, doctests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict src
+	$(PYTEST) --doctest-modules src
+
+test-slow: $(INSTALLED) ## run the slow tests
+	$(PYTEST) -m slow
+
+zoo: $(INSTALLED) ## measure the model zoo
+	$(BIN)/python benchmarks/zoo.py
+
+bench-measure: $(INSTALLED) ## time a measurement
+	$(BIN)/python benchmarks/measure_cost.py
+
+clean: ## remove caches and builds; the next target reinstalls into .venv
+	rm -rf build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache $(INSTALLED)
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(INSTALLED): pyproject.toml $(CONSTRAINTS) | $(BIN)/python
+	$(BIN)/python -m pip install -c $(CONSTRAINTS) -e ".[dev,vision]"
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "critinit needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	$(PYTHON) -m venv .venv

@@ -1,0 +1,114 @@
+"""Leave no trace: whatever a run changes in the model or in global state is put back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+@contextmanager
+def untouched(model: nn.Module, seed: int) -> Iterator[None]:
+    """Run with gradients on and a private random state; afterwards all is as it was.
+
+    Parameters do not ask for gradients inside, so no weight gradient is computed by accident.
+    """
+    parameters = list(model.parameters())
+    asked = [p.requires_grad for p in parameters]
+    with _module_state(model), _random_state(seed), torch.inference_mode(False), torch.enable_grad():
+        try:
+            for parameter in parameters:
+                parameter.requires_grad_(False)
+            yield
+        finally:
+            for parameter, was in zip(parameters, asked, strict=True):
+                parameter.requires_grad_(was)
+
+
+@contextmanager
+def gradients_for(parameters: Iterable[Tensor]) -> Iterator[None]:
+    """Inside, the floating ones among ``parameters`` ask for gradients."""
+    switched = [p for p in parameters if p.is_floating_point() and not p.requires_grad]
+    try:
+        for parameter in switched:
+            parameter.requires_grad_(True)
+        yield
+    finally:
+        for parameter in switched:
+            parameter.requires_grad_(False)
+
+
+@contextmanager
+def _module_state(model: nn.Module) -> Iterator[None]:
+    """Attributes, hooks, modes and buffers of every submodule.
+
+    Attributes are kept by reference, tables of them (hooks, buffers, parameters) as copies, and
+    what is written in place (buffers; embeddings with ``max_norm``) by value.
+    """
+    attributes = [(module, _copy_tables(module.__dict__)) for module in model.modules()]
+    written = [*model.buffers(), *_renormalized_weights(model)]
+    values = [tensor.detach().clone() for tensor in written]
+    try:
+        yield
+    finally:
+        for module, saved in attributes:
+            _restore(module.__dict__, saved)
+        with torch.no_grad():
+            for tensor, value in zip(written, values, strict=True):
+                tensor.copy_(value)
+
+
+def _copy_tables(attributes: dict[str, Any]) -> dict[str, tuple[Any, dict[Any, Any] | None]]:
+    return {
+        key: (value, dict(value) if isinstance(value, dict) else None)
+        for key, value in attributes.items()
+    }
+
+
+def _restore(
+    attributes: dict[str, Any], saved: dict[str, tuple[Any, dict[Any, Any] | None]]
+) -> None:
+    for key in attributes.keys() - saved.keys():
+        del attributes[key]
+    for key, (value, table) in saved.items():
+        attributes[key] = value
+        if table is not None and value != table:
+            value.clear()
+            value.update(table)
+
+
+def _renormalized_weights(model: nn.Module) -> list[Tensor]:
+    """The one kind of parameter that torch itself rewrites in a forward pass."""
+    embeddings = (nn.Embedding, nn.EmbeddingBag)
+    return [
+        m.weight for m in model.modules() if isinstance(m, embeddings) and m.max_norm is not None
+    ]
+
+
+@contextmanager
+def _random_state(seed: int) -> Iterator[None]:
+    """Seed every global random generator for the run, and restore them afterwards."""
+    python, numpy = random.getstate(), np.random.get_state()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=devices):
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.cuda.manual_seed_all(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+
+
+def draw_seed(generator: torch.Generator) -> int:
+    """A seed for the model's own randomness (dropout), taken from ``generator``."""
+    device = generator.device
+    return int(torch.randint(2**48, (), generator=generator, device=device))

@@ -1,0 +1,5 @@
+"""The model as a chain of blocks: found, walked, and run block by block."""
+
+from critinit.chain._chain import Block, Chain, trace
+
+__all__ = ["Block", "Chain", "trace"]

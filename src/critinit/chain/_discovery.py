@@ -1,0 +1,209 @@
+"""Run the model once and learn how its output came about.
+
+The result is the tree of calls (modules and torch functions, as they were made) and the autograd
+graph that leads from the output back to ``h^0``. Activations are not kept: the graph is built with
+its saved tensors thrown away, so a deep model costs no more memory than its largest layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import Node, saved_tensors_hooks
+
+from critinit.chain._calls import CallWatcher, tensors_in
+from critinit.chain._inputs import Batch
+
+
+@dataclass(eq=False)
+class Call:
+    """One call: of a module (``module`` is set) or of a torch function."""
+
+    label: str
+    module: nn.Module | None
+    parent: Call | None
+    begin: int  # autograd sequence numbers: nodes made during the call lie in [begin, end)
+    end: int = -1
+    returned: bool = False
+    outputs: list[Output] = field(default_factory=list)
+    children: list[Call] = field(default_factory=list)
+    parameters: list[Tensor] = field(default_factory=list)
+    mutates_only: bool = False
+
+    @property
+    def is_counted(self) -> bool:
+        """Calls that neither return a tensor nor write one (such as ``x.shape``) do not count."""
+        return bool(self.outputs) or self.mutates_only
+
+    def ancestors(self) -> Iterator[Call]:
+        call = self.parent
+        while call is not None:
+            yield call
+            call = call.parent
+
+    def contains(self, begin: int, end: int) -> bool:
+        """Whether all autograd nodes numbered ``begin`` to ``end`` were made during this call."""
+        return self.begin <= begin and (end < self.end or not self.returned)
+
+    def walk(self) -> Iterator[Call]:
+        """This call and every call made within it, in the order they were made."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tensor that a call returned: where it stands in the autograd graph, and its shape."""
+
+    node: Node | None
+    number: int
+    shape: torch.Size
+
+
+@dataclass
+class Discovery:
+    """What one run showed: the calls, and where ``h^0`` and the output stand in the graph."""
+
+    root: Call  # stands for the whole run; the model's own call is its first child
+    sources: list[Node]  # of the floating inputs, or of the inlet's output
+    sink: Node | None
+    inlet: Call | None  # the call that made h^0, where the inputs are integers
+    failure: Exception | None
+
+
+class Discoverer(CallWatcher):
+    """Records every call. ``integer_inputs`` are followed until they first become a float."""
+
+    def __init__(self, names: dict[nn.Module, str], integer_inputs: list[Tensor]) -> None:
+        super().__init__()
+        self.names = names
+        self.root = Call("", None, None, begin=0)
+        self.current = self.root
+        self.inlet: Call | None = None
+        self.leaves: list[Tensor] = []
+        self._await_inlet = bool(integer_inputs)
+        self._from_integers = {id(t): t for t in integer_inputs}
+
+    def on_module(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        label = self.names.get(module) or type(module).__name__
+        run: Callable[[], Any] = lambda: self.forward(module, args, kwargs)  # noqa: E731
+        return self._record(label, module, run, args, kwargs)
+
+    def on_function(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        label = getattr(func, "__name__", str(func))
+        return self._record(label, None, lambda: func(*args, **kwargs), args, kwargs)
+
+    def _record(
+        self,
+        label: str,
+        module: nn.Module | None,
+        run: Callable[[], Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        call = Call(label, module, self.current, torch.autograd._get_sequence_nr())
+        self.current.children.append(call)
+        call.parameters = (
+            list(module.parameters())
+            if module is not None
+            else [t for t in tensors_in((args, kwargs)) if isinstance(t, nn.Parameter)]
+        )
+        outer, self.current = self.current, call
+        try:
+            out = run()
+        finally:
+            self.current = outer
+        self.muted = True
+        try:
+            return self._finish(call, out, tensors_in((args, kwargs)))
+        finally:
+            self.muted = False
+
+    def _finish(self, call: Call, out: Any, given: list[Tensor]) -> Any:
+        tensors = tensors_in(out)
+        if self._await_inlet:
+            out, tensors = self._watch_integers(call, out, tensors, given)
+        if isinstance(out, Tensor) and out.requires_grad and any(out is t for t in given):
+            # The call handed back what it was given (in-place, identity). A copy shows whether
+            # the model goes on with the returned tensor; only then can a block end here.
+            out = out.clone()
+            tensors = [out]
+        call.outputs = [Output(t.grad_fn, t.output_nr, t.shape) for t in tensors]
+        call.mutates_only = out is None
+        call.end = torch.autograd._get_sequence_nr()
+        call.returned = True
+        return out
+
+    def _watch_integers(
+        self, call: Call, out: Any, tensors: list[Tensor], given: list[Tensor]
+    ) -> tuple[Any, list[Tensor]]:
+        """``h^0`` of a model with integer inputs: the first float they lead to that is learned."""
+        if any(id(t) in self._from_integers for t in given):
+            self._from_integers.update({id(t): t for t in tensors})
+            if isinstance(out, Tensor) and out.requires_grad and out.is_floating_point():
+                leaf = out.detach().requires_grad_()
+                self.leaves.append(leaf)
+                self.inlet = call
+                self._await_inlet = False
+                self._from_integers.clear()
+                out = leaf.clone()
+                tensors = [out]
+        return out, tensors
+
+
+def discover(
+    model: nn.Module,
+    names: dict[nn.Module, str],
+    batch: Batch,
+    select: Callable[[Any], Tensor],
+) -> Discovery:
+    """Run ``model`` on ``batch`` and return the call tree and the graph's two ends.
+
+    A model that raises in the middle is not an error yet: the graph then ends with the last tensor
+    that was computed, so that everything before the failure can still be measured.
+    """
+    failure: Exception | None = None
+    output: Tensor | None = None
+    with torch.enable_grad(), saved_tensors_hooks(_forget, _forgotten):
+        batch, leaves = batch.with_leaves()
+        watcher = Discoverer(names, [] if leaves else batch.tensors())
+        try:
+            with watcher:
+                output = select(model(*batch.args, **batch.kwargs))
+        except Exception as error:
+            failure = error
+        sources = [_accumulator(leaf) for leaf in leaves or watcher.leaves]
+    sink = output.grad_fn if output is not None else _last_node(watcher.root)
+    return Discovery(watcher.root, sources, sink, watcher.inlet, failure)
+
+
+def _accumulator(leaf: Tensor) -> Node:
+    """The node that stands for a leaf in the autograd graph."""
+    node = leaf.view_as(leaf).grad_fn
+    assert node is not None
+    accumulator = node.next_functions[0][0]
+    assert accumulator is not None
+    return accumulator
+
+
+def _last_node(root: Call) -> Node | None:
+    """The graph's end where the model raised: the last tensor that any call returned."""
+    nodes = [o.node for call in root.walk() for o in call.outputs if o.node is not None]
+    return max(nodes, key=lambda node: node._sequence_nr(), default=None)
+
+
+def _forget(tensor: Tensor) -> None:
+    return None
+
+
+def _forgotten(packed: None) -> Tensor:
+    raise RuntimeError("this graph keeps no activations")

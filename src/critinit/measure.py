@@ -1,0 +1,304 @@
+"""Measure J and K of every block of a network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from critinit._state import draw_seed, untouched
+from critinit.apjn import JVP, VJP, Estimator, Exact, Probes
+from critinit.apjn._estimator import examples_of, size_of, squared_norms
+from critinit.apjn.probes import Noise
+from critinit.chain._calls import same_module
+from critinit.chain._chain import Blocks, Chain, Output, find_chain, unsteady
+from critinit.chain._inputs import Batch, check_batch, first_tensor, read_batches
+from critinit.chain._tape import Tape
+from critinit.chain._walk import DivergedError, Tensors
+from critinit.errors import (
+    CritinitError,
+    InputError,
+    ModelError,
+    NotDifferentiableError,
+    NotFiniteError,
+)
+from critinit.profile import Profile
+
+Method = Literal["vjp", "jvp", "exact"]
+
+
+def measure(
+    model: nn.Module | Chain,
+    inputs: object,
+    blocks: Blocks = None,
+    span: int = 1,
+    probes: int = 1,
+    method: Method = "vjp",
+    generator: torch.Generator | None = None,
+    *,
+    noise: Noise = "gaussian",
+    output: Output | None = None,
+) -> Profile:
+    """Measure ``J^{l,l+1}``, ``K^l`` and the correlation of examples along the depth.
+
+    The model runs as it is (training or evaluation mode, its own device and precision), once for
+    each batch, and is left exactly as it was, as is all global state.
+
+    Args:
+        model: Any feed-forward network, or the `Chain` that `critinit.trace` found in it.
+        inputs: A tensor; a tuple or dict of the model's arguments; or an iterable of batches, such
+            as a DataLoader, over which is averaged. Of ``(x, y)`` pairs the targets are left out.
+        blocks: Where the blocks end; see `critinit.trace`.
+        span: Measure the non-overlapping ``J^{l,l+span}`` instead.
+        probes: Random vectors for each J (N_v in the paper).
+        method: ``"vjp"``, the paper's estimator; ``"jvp"``, the same in forward mode, without an
+            autograd graph; ``"exact"``, the full Jacobian, slow.
+        generator: The only source of randomness, and the only thing that changes. By default a
+            fresh one with seed 0, so that the same call gives the same numbers.
+        noise: ``"gaussian"`` probes as in the paper, or ``"rademacher"`` signs.
+        output: Picks the output tensor from what the model returns.
+
+    Raises:
+        CritinitError: What was wrong and what to do. If the model broke in the middle, the
+            error's ``profile`` holds the blocks before.
+
+    >>> import torch, critinit
+    >>> from torch import nn
+    >>> torch.manual_seed(0)  # doctest: +ELLIPSIS
+    <torch._C.Generator object at ...>
+    >>> layers = [layer for _ in range(8) for layer in (nn.Linear(64, 64), nn.ReLU())]
+    >>> profile = critinit.measure(nn.Sequential(*layers), torch.randn(16, 64))
+    >>> profile.is_critical()
+    False
+    >>> bool(profile.apjn[1:].max() < 0.5)  # torch's default for ReLU makes gradients vanish
+    True
+    """
+    generator = generator or torch.Generator().manual_seed(0)
+    estimator = _estimator(method, probes, generator, noise)
+    if span < 1:
+        raise InputError(f"span={span}: a J spans at least one block.")
+    chain = model if isinstance(model, Chain) else None
+    module = model.model if isinstance(model, Chain) else same_module(model)
+    found = _Measurement(method, estimator, span)
+    with untouched(module, draw_seed(generator)), _differentiation(method):
+        for batch in read_batches(module, inputs):
+            check_batch(module, batch)
+            try:
+                if chain is None:
+                    chain = find_chain(module, batch, blocks, output or first_tensor)
+                found.add(chain.merge(span), batch)
+            except DivergedError:
+                if isinstance(model, Chain):
+                    raise _other_calls(model) from None
+                chain = find_chain(module, batch, blocks, output or first_tensor, whole_batch=True)
+                try:
+                    found.add(chain.merge(span), batch)
+                except DivergedError:
+                    raise unsteady(module) from None
+    assert chain is not None
+    merged = chain.merge(span)
+
+    def remeasure(start: int, stop: int) -> tuple[Tensor, Tensor]:
+        between = measure(
+            merged.cut(start, stop), inputs, None, 1, probes, method, None, noise=noise
+        )
+        return between.apjn[min(start, 1)], between.apjn_se[min(start, 1)]
+
+    return replace(found.profile(), _remeasure=remeasure)
+
+
+def _estimator(
+    method: str, probes: int, generator: torch.Generator, noise: Noise
+) -> Estimator:
+    if probes < 1:
+        raise InputError(f"probes={probes}: at least one random vector is needed.")
+    if noise not in ("gaussian", "rademacher"):
+        raise InputError(f"noise={noise!r} is unknown. Use 'gaussian' or 'rademacher'.")
+    drawn = Probes(probes, generator, noise)
+    match method:
+        case "vjp":
+            return VJP(drawn)
+        case "jvp":
+            return JVP(drawn)
+        case "exact":
+            return Exact()
+    raise InputError(f"method={method!r} is unknown. Use 'vjp', 'jvp' or 'exact'.")
+
+
+@contextmanager
+def _differentiation(method: str) -> Iterator[None]:
+    """Forward mode needs its own level, and an attention kernel that has a forward derivative."""
+    if method == "jvp":
+        with forward_ad.dual_level(), sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+            yield
+    else:
+        yield
+
+
+class _Measurement:
+    """Gathers what every batch shows, block by block."""
+
+    def __init__(self, method: str, estimator: Estimator, span: int) -> None:
+        self.method = method
+        self.estimator = estimator
+        self.span = span
+        self.sizes: list[int] = []
+        self.seen: list[_Passage] = []
+        self.chain: Chain | None = None
+
+    def add(self, chain: Chain, batch: Batch) -> None:
+        """Measure one batch. After an error, what was measured before hangs on it."""
+        if self.chain is not None and chain.names != self.chain.names:
+            raise InputError(
+                f"this batch runs through {len(chain)} blocks, the first one through "
+                f"{len(self.chain)}: batches of different shapes cannot be averaged here."
+            )
+        self.chain = chain
+        passages: list[_Passage] = []
+        try:
+            for _ in range(self.estimator.walks):
+                passages.append(_Passage(chain, self.estimator, batch.size))
+                chain.walk(batch, passages[-1])
+        except CritinitError as error:
+            if not self.seen and passages[0].contributions:
+                self.sizes.append(batch.size)
+                self.seen.append(passages[0])
+            if self.seen:
+                error.profile = self.profile()
+            raise
+        self.sizes.append(batch.size)
+        self.seen.append(_Passage.join(passages))
+
+    def profile(self) -> Profile:
+        assert self.chain is not None
+        blocks = len(self.seen[0].contributions)
+        j = torch.stack([p.means() for p in self.seen])
+        within = torch.stack([p.standard_errors() for p in self.seen])
+        return Profile(
+            names=self.chain.names[:blocks],
+            apjn=j.mean(0),
+            apjn_se=_standard_error(j, within),
+            kernel=_mean([p.kernel for p in self.seen]),
+            correlation=_mean([p.correlation for p in self.seen]),
+            model=type(self.chain.model).__name__,
+            method=self.method,
+            span=self.span,
+            probes=self.seen[0].contributions[0].shape[0],
+            batches=len(self.seen),
+            batch_size=self.sizes[0],
+        )
+
+
+class _Passage:
+    """One run of the model: an observer that measures every block as it passes."""
+
+    def __init__(self, chain: Chain, estimator: Estimator, batch_size: int) -> None:
+        self.names = chain.names
+        self.estimator = estimator
+        self.batch_size = batch_size
+        self.contributions: list[Tensor] = []
+        self.kernel: list[float] = []
+        self.correlation: list[float] = []
+
+    @classmethod
+    def join(cls, passages: list[_Passage]) -> _Passage:
+        """Several runs with a probe each, as one run with many."""
+        first = passages[0]
+        tables = zip(*(p.contributions for p in passages), strict=True)
+        first.contributions = [torch.cat(list(rows)) for rows in tables]
+        return first
+
+    def enter(self, h: Tensors) -> Tensors:
+        if not self.kernel:
+            self._note(h)
+        return self.estimator.enter(h)
+
+    def leave(self, index: int, h: Tensors, out: Tensors, tape: Tape | None) -> Tensors:
+        block = f"block {index} ({self.names[index]})"
+        _check_finite(out, block)
+        try:
+            table = self.estimator.contributions(h, out, self.batch_size)
+        except NotDifferentiableError as error:
+            raise NotDifferentiableError(f"{block}: {error}") from error
+        if not bool(torch.isfinite(table).all()):
+            raise NotFiniteError(
+                f"{block} has a derivative that is NaN or infinite, while its output is finite. "
+                "Look for a root, logarithm or quotient at zero in it."
+            )
+        self.contributions.append(table)
+        self._note(out)
+        return out
+
+    def _note(self, h: Tensors) -> None:
+        h = tuple(t.detach() for t in h)
+        squares = squared_norms(h, self.batch_size)
+        self.kernel.append(float(squares.sum()) / size_of(h))
+        self.correlation.append(_correlation(h, squares))
+
+    def means(self) -> Tensor:
+        """J of every block on this batch."""
+        return torch.stack([table.mean() for table in self.contributions]).cpu()
+
+    def standard_errors(self) -> Tensor:
+        return torch.stack([_spread(table) for table in self.contributions]).cpu()
+
+
+def _correlation(h: Tensors, squares: Tensor) -> float:
+    """The mean cosine between different examples: from the length of the sum of unit vectors."""
+    examples = len(squares)
+    if examples < 2 or not bool((squares > 0).all()):
+        return math.nan
+    total = 0.0
+    for tensor in h:
+        rows = examples_of(tensor, examples)
+        unit_sum = (rows / squares.sqrt().to(rows).unsqueeze(1)).sum(0, dtype=torch.float64)
+        total += float(unit_sum.square().sum())
+    return (total - examples) / (examples * (examples - 1))
+
+
+def _spread(table: Tensor) -> Tensor:
+    """The standard error of a table's mean: over examples, or else over probes."""
+    probes, examples = table.shape
+    if examples > 1:
+        return table.mean(0).std() / math.sqrt(examples)
+    if probes > 1:
+        return table.mean(1).std() / math.sqrt(probes)
+    return table.new_tensor(math.nan).squeeze()
+
+
+def _standard_error(j: Tensor, within: Tensor) -> Tensor:
+    """The larger of what the spread within batches and between them says."""
+    batches = j.shape[0]
+    pooled = within.square().sum(0).sqrt() / batches
+    if batches == 1:
+        return pooled
+    return torch.fmax(pooled, j.std(0) / math.sqrt(batches))
+
+
+def _mean(rows: list[list[float]]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64).mean(0)
+
+
+def _check_finite(out: Tensors, block: str) -> None:
+    for tensor in out:
+        finite = torch.isfinite(tensor)
+        if not bool(finite.all()):
+            bad = tensor.numel() - int(finite.sum())
+            raise NotFiniteError(
+                f"{block} produced NaN or infinity: {bad} of {tensor.numel()} values, from a "
+                "finite input. Look at the parameters and operations of this block."
+            )
+
+
+def _other_calls(chain: Chain) -> ModelError:
+    return ModelError(
+        f"{type(chain.model).__name__} makes other calls on this batch than when its chain was "
+        "traced. Trace it again with such a batch, or pass the model itself."
+    )

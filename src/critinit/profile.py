@@ -1,0 +1,228 @@
+"""What a measurement found: ``J``, ``K`` and the correlation at every block, with errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from critinit.errors import CritinitError
+
+_BAR = 12  # half the width of the bar that shows log J
+_FULL_BAR = math.log(10)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """J and K of every block of a network.
+
+    Attributes:
+        names: The blocks.
+        apjn: ``J^{l,l+span}``, one for each block.
+        apjn_se: Its standard error, from the spread over examples, probes and batches; NaN where
+            there is only one of each.
+        kernel: ``K^l``, the mean square of ``h^l``; one more than there are blocks.
+        correlation: The mean cosine between different examples at each ``h^l``: near 1 they have
+            collapsed onto each other. NaN for a single example.
+        model: The class name of the model.
+        method: How the Jacobian was measured.
+        span: How many blocks each J spans.
+        probes: Random vectors for each J.
+        batches: How many batches were averaged.
+        batch_size: Examples in the (first) batch.
+    """
+
+    names: list[str]
+    apjn: Tensor
+    apjn_se: Tensor
+    kernel: Tensor
+    correlation: Tensor
+    model: str
+    method: str
+    span: int
+    probes: int
+    batches: int
+    batch_size: int
+    _remeasure: Callable[[int, int], tuple[Tensor, Tensor]] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def kernel_ratio(self) -> Tensor:
+        """``K^{l+span} / K^l``: the forward pass's counterpart of J."""
+        return self.kernel[1:] / self.kernel[:-1]
+
+    @property
+    def log_apjn(self) -> Tensor:
+        """``log J``; minus infinity for a block that passes no gradient at all."""
+        return self.apjn.log()
+
+    @property
+    def is_hidden(self) -> Tensor:
+        """Marks the blocks ``1 ≤ l ≤ L`` of the definition: all but the input block."""
+        hidden = torch.ones(len(self), dtype=torch.bool)
+        hidden[0] = len(self) == 1
+        return hidden
+
+    def is_critical(self, tol: float = 0.1) -> bool:
+        """Whether ``|log J| < tol`` for every block but the input block."""
+        return bool((self.log_apjn[self.is_hidden].abs() < tol).all())
+
+    def factorization(self, start: int = 0, stop: int | None = None) -> Factorization:
+        """Compare ``J^{start,stop}``, measured directly, with the product of its blocks' J.
+
+        They agree in the limit of infinite width (eq. factor). By default ``stop`` is ``L``: all
+        blocks but the last. The model is measured as it is now.
+        """
+        stop = max(1, len(self) - 1) if stop is None else stop
+        if not 0 <= start < stop <= len(self):
+            raise CritinitError(
+                f"factorization({start}, {stop}): need 0 ≤ start < stop ≤ {len(self)}."
+            )
+        if self._remeasure is None:
+            raise CritinitError(
+                "this profile was loaded or copied without its model, so J cannot be measured "
+                "again. Call critinit.measure on the model first."
+            )
+        direct, direct_se = self._remeasure(start, stop)
+        factors, errors = self.apjn[start:stop], self.apjn_se[start:stop]
+        product = factors.prod()
+        return Factorization(
+            start=start,
+            stop=stop,
+            direct=float(direct),
+            direct_se=float(direct_se),
+            product=float(product),
+            product_se=float(product * (errors / factors).square().sum().sqrt()),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings, ready for JSON (infinities and NaN become None)."""
+        return {
+            "model": self.model,
+            "method": self.method,
+            "span": self.span,
+            "probes": self.probes,
+            "batches": self.batches,
+            "batch_size": self.batch_size,
+            "names": list(self.names),
+            "apjn": _numbers(self.apjn),
+            "apjn_se": _numbers(self.apjn_se),
+            "kernel": _numbers(self.kernel),
+            "kernel_ratio": _numbers(self.kernel_ratio),
+            "correlation": _numbers(self.correlation),
+            "is_critical": self.is_critical(),
+        }
+
+    def verdict(self) -> str:
+        """One sentence: critical or not, and where it is worst."""
+        logs = self.log_apjn[self.is_hidden]
+        if self.is_critical():
+            return f"critical: |log J| is at most {float(logs.abs().max()):.2g} in every block"
+        names = [name for name, hidden in zip(self.names, self.is_hidden, strict=True) if hidden]
+        worst = int(logs.abs().argmax())
+        total = float(logs.sum())
+        if math.isinf(total):
+            effect = f"no gradient passes {names[worst]}"
+        elif abs(total) < 1:
+            effect = "gradients keep their size over the whole depth, but not from block to block"
+        else:
+            verb = "explode" if total > 0 else "vanish"
+            effect = f"gradients {verb} by a factor {_power(abs(total) / 2)} over the depth"
+        j = float(logs[worst].exp())
+        return f"not critical: {effect}; worst block {names[worst]} (J = {j:.3g})"
+
+    def __str__(self) -> str:
+        width = max(len("block"), *(len(name) for name in self.names))
+        noun = "batch" if self.batches == 1 else "batches"
+        probe = "" if self.method == "exact" else f", {self.probes} probe(s)"
+        lines = [
+            f"{self.model}: {len(self)} blocks, {self.batches} {noun} of {self.batch_size}, "
+            f"{self.method}{probe}",
+            f"{'l':>4}  {'block':<{width}}  {'J':>9} {'±':>8}  {'log J':>{_BAR}}{'':<{_BAR + 1}}  "
+            f"{'K':>9}  {'corr':>5}",
+            f"{'':>4}  {'(input)':<{width}}  {'':>18}  {'':>{2 * _BAR + 1}}  "
+            f"{_short(self.kernel[0])}  {_cosine(self.correlation[0])}",
+        ]
+        for i, name in enumerate(self.names):
+            lines.append(
+                f"{i:>4}  {name:<{width}}  {_short(self.apjn[i])} {_short(self.apjn_se[i], 8)}  "
+                f"{_bar(float(self.log_apjn[i]))}  "
+                f"{_short(self.kernel[i + 1])}  {_cosine(self.correlation[i + 1])}"
+            )
+        return "\n".join([*lines, self.verdict()])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{h}</th>" for h in ("l", "block", "J", "±", "log J", "K", "corr"))
+        rows = [
+            [
+                str(i),
+                name,
+                _short(self.apjn[i]),
+                _short(self.apjn_se[i]),
+                f"{float(self.log_apjn[i]):.2f}",
+                _short(self.kernel[i + 1]),
+                _cosine(self.correlation[i + 1]),
+            ]
+            for i, name in enumerate(self.names)
+        ]
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell.strip())}</td>" for cell in row) + "</tr>"
+            for row in rows
+        )
+        caption = f"{self.model}: {self.verdict()}"
+        return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_remeasure": None}
+
+
+@dataclass(frozen=True)
+class Factorization:
+    """``J^{start,stop}`` measured directly, beside the product of the J between."""
+
+    start: int
+    stop: int
+    direct: float
+    direct_se: float
+    product: float
+    product_se: float
+
+    @property
+    def ratio(self) -> float:
+        """Direct over product: 1 in the limit of infinite width."""
+        return self.direct / self.product if self.product else math.nan
+
+
+def _numbers(values: Tensor) -> list[float | None]:
+    return [x if math.isfinite(x) else None for x in values.tolist()]
+
+
+def _short(value: Tensor, width: int = 9) -> str:
+    x = float(value)
+    return f"{'-':>{width}}" if math.isnan(x) else f"{x:>{width}.3g}"
+
+
+def _cosine(value: Tensor) -> str:
+    x = float(value)
+    return f"{'-':>5}" if math.isnan(x) else f"{x:>5.2f}"
+
+
+def _bar(log_j: float) -> str:
+    """A bar to the left for vanishing, to the right for exploding; full at a factor of ten."""
+    length = round(_BAR * max(-1.0, min(1.0, log_j / _FULL_BAR))) if log_j == log_j else 0
+    left = "▒" * -length if length < 0 else ""
+    right = "█" * length if length > 0 else ""
+    return f"{left:>{_BAR}}│{right:<{_BAR}}"
+
+
+def _power(log: float) -> str:
+    return f"{math.exp(log):.3g}" if log < 10 else f"10^{log / math.log(10):.0f}"
