@@ -50,36 +50,40 @@ def _module_state(model: nn.Module) -> Iterator[None]:
     Attributes are kept by reference, tables of them (hooks, buffers, parameters) as copies, and
     what is written in place (buffers; embeddings with ``max_norm``) by value.
     """
-    attributes = [(module, _copy_tables(module.__dict__)) for module in model.modules()]
+    saved = [(m.__dict__, dict(m.__dict__), _filled_tables(m)) for m in model.modules()]
     written = [*model.buffers(), *_renormalized_weights(model)]
     values = [tensor.detach().clone() for tensor in written]
     try:
         yield
     finally:
-        for module, saved in attributes:
-            _restore(module.__dict__, saved)
+        for attributes, values_before, tables in saved:
+            _restore(attributes, values_before, tables)
         with torch.no_grad():
             for tensor, value in zip(written, values, strict=True):
                 tensor.copy_(value)
 
 
-def _copy_tables(attributes: dict[str, Any]) -> dict[str, tuple[Any, dict[Any, Any] | None]]:
-    return {
-        key: (value, dict(value) if isinstance(value, dict) else None)
-        for key, value in attributes.items()
-    }
+def _filled_tables(module: nn.Module) -> dict[str, dict[Any, Any]]:
+    return {k: dict(v) for k, v in module.__dict__.items() if isinstance(v, dict) and v}
 
 
 def _restore(
-    attributes: dict[str, Any], saved: dict[str, tuple[Any, dict[Any, Any] | None]]
+    attributes: dict[str, Any], before: dict[str, Any], tables: dict[str, dict[Any, Any]]
 ) -> None:
-    for key in attributes.keys() - saved.keys():
-        del attributes[key]
-    for key, (value, table) in saved.items():
-        attributes[key] = value
-        if table is not None and value != table:
+    if not _same(attributes, before):
+        attributes.clear()
+        attributes.update(before)
+    for key, value in before.items():
+        if isinstance(value, dict) and not _same(value, table := tables.get(key, {})):
             value.clear()
             value.update(table)
+
+
+def _same(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
+    """Equality by identity: comparing tensors would compare their components."""
+    return len(now) == len(before) and all(
+        a is b and now[a] is before[b] for a, b in zip(now, before, strict=True)
+    )
 
 
 def _renormalized_weights(model: nn.Module) -> list[Tensor]:

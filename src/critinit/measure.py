@@ -185,8 +185,8 @@ class _Measurement:
             names=self.chain.names[:blocks],
             apjn=j.mean(0),
             apjn_se=_standard_error(j, within),
-            kernel=_mean([p.kernel for p in self.seen]),
-            correlation=_mean([p.correlation for p in self.seen]),
+            kernel=_mean([p.kernel[: blocks + 1] for p in self.seen]),
+            correlation=_mean([p.correlation[: blocks + 1] for p in self.seen]),
             model=type(self.chain.model).__name__,
             method=self.method,
             span=self.span,
@@ -217,12 +217,12 @@ class _Passage:
 
     def enter(self, h: Tensors) -> Tensors:
         if not self.kernel:
-            self._note(h)
+            self._note(h, "the input")
         return self.estimator.enter(h)
 
     def leave(self, index: int, h: Tensors, out: Tensors, tape: Tape | None) -> Tensors:
         block = f"block {index} ({self.names[index]})"
-        _check_finite(out, block)
+        self._note(out, block)
         try:
             table = self.estimator.contributions(h, out, self.batch_size)
         except NotDifferentiableError as error:
@@ -233,12 +233,13 @@ class _Passage:
                 "Look for a root, logarithm or quotient at zero in it."
             )
         self.contributions.append(table)
-        self._note(out)
         return out
 
-    def _note(self, h: Tensors) -> None:
+    def _note(self, h: Tensors, block: str) -> None:
         h = tuple(t.detach() for t in h)
         squares = squared_norms(h, self.batch_size)
+        if not bool(torch.isfinite(squares).all()):
+            raise _not_finite(h, block)
         self.kernel.append(float(squares.sum()) / size_of(h))
         self.correlation.append(_correlation(h, squares))
 
@@ -257,9 +258,9 @@ def _correlation(h: Tensors, squares: Tensor) -> float:
         return math.nan
     total = 0.0
     for tensor in h:
-        rows = examples_of(tensor, examples)
-        unit_sum = (rows / squares.sqrt().to(rows).unsqueeze(1)).sum(0, dtype=torch.float64)
-        total += float(unit_sum.square().sum())
+        rows = examples_of(tensor, examples).to(torch.promote_types(tensor.dtype, torch.float32))
+        unit_sum = squares.rsqrt().to(rows) @ rows
+        total += float(torch.linalg.vector_norm(unit_sum, dtype=torch.float64)) ** 2
     return (total - examples) / (examples * (examples - 1))
 
 
@@ -286,15 +287,12 @@ def _mean(rows: list[list[float]]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64).mean(0)
 
 
-def _check_finite(out: Tensors, block: str) -> None:
-    for tensor in out:
-        finite = torch.isfinite(tensor)
-        if not bool(finite.all()):
-            bad = tensor.numel() - int(finite.sum())
-            raise NotFiniteError(
-                f"{block} produced NaN or infinity: {bad} of {tensor.numel()} values, from a "
-                "finite input. Look at the parameters and operations of this block."
-            )
+def _not_finite(h: Tensors, block: str) -> NotFiniteError:
+    bad = sum(int((~torch.isfinite(t)).sum()) for t in h)
+    return NotFiniteError(
+        f"{block} produced NaN or infinity: {bad} of {size_of(h)} values, from a finite input. "
+        "Look at the parameters and operations of this block."
+    )
 
 
 def _other_calls(chain: Chain) -> ModelError:

@@ -47,8 +47,16 @@ def squared_norms(tensors: Tensors, batch_size: int) -> Tensor:
     rows = [examples_of(t, batch_size) for t in tensors]
     if len({row.shape[0] for row in rows}) > 1:
         rows = [row.reshape(1, -1) for row in rows]
-    norms = [torch.linalg.vector_norm(row, dim=1, dtype=torch.float64) for row in rows]
-    return torch.stack(norms).square().sum(0)
+    return torch.stack([_row_norms(row) for row in rows]).square().sum(0)
+
+
+def _row_norms(rows: Tensor) -> Tensor:
+    """In single precision at least, and in double where that overflows."""
+    dtype = torch.promote_types(rows.dtype, torch.float32)
+    norms = torch.linalg.vector_norm(rows, dim=1, dtype=dtype).double()
+    if bool(torch.isfinite(norms).all()):
+        return norms
+    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
 
 
 def size_of(tensors: Tensors) -> int:

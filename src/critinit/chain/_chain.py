@@ -17,7 +17,13 @@ from critinit._state import gradients_for, untouched
 from critinit.chain._calls import same_module
 from critinit.chain._discovery import Call, Discovery, discover
 from critinit.chain._graph import Graph, Vertex
-from critinit.chain._inputs import Batch, check_batch, first_tensor, read_batches
+from critinit.chain._inputs import (
+    Batch,
+    check_batch,
+    first_tensor,
+    read_batches,
+    uses_batch_statistics,
+)
 from critinit.chain._partition import (
     Boundary,
     Opening,
@@ -34,7 +40,6 @@ from critinit.errors import BlockError, InputError, ModelError, NotDifferentiabl
 
 Blocks = str | Sequence[str] | Callable[[str, nn.Module], bool] | None
 Output = Callable[[Any], Tensor]
-_FEW = 2  # examples to find the chain with: more than one, for the sake of BatchNorm
 
 
 @dataclass(frozen=True)
@@ -208,17 +213,18 @@ def find_chain(
     if not any(p.is_floating_point() for p in model.parameters()):
         raise ModelError(f"{type(model).__name__} has no weights: there is nothing to measure.")
     with gradients_for(model.parameters()):
-        if whole_batch:
+        few = batch if whole_batch else batch.head(_examples_needed(model))
+        found = discover(model, names, few, output)
+        if found.failure is not None and few is not batch:
             found = discover(model, names, batch, output)
-        else:
-            try:
-                found = discover(model, names, batch.head(_FEW), output)
-            except NotDifferentiableError:
-                raise
-            if found.failure is not None and batch.size > _FEW:
-                found = discover(model, names, batch, output)
     graph, positions = _graph_from_first_input(found)
     return _Cutter(model, found, graph, positions).chain(blocks, output)
+
+
+def _examples_needed(model: nn.Module) -> int:
+    """The fewest examples that run through every layer: BatchNorm in training wants two."""
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    return 2 if any(uses_batch_statistics(norm) for norm in norms) else 1
 
 
 def _graph_from_first_input(found: Discovery) -> tuple[Graph, tuple[int, ...]]:
@@ -255,7 +261,8 @@ class _Cutter:
         self.found = found
         self.graph = graph
         self.positions = positions
-        self.parameter_names = {id(p): name for name, p in model.named_parameters()}
+        self.parameters = dict(model.named_parameters())
+        self.parameter_names = {id(p): name for name, p in self.parameters.items()}
 
     def chain(self, blocks: Blocks, output: Output) -> Chain:
         if blocks is None:
@@ -288,9 +295,8 @@ class _Cutter:
         """All blocks; of a model that raised, those that were complete before it did."""
         if self.found.failure is None:
             return groups
-        failed = [c for c in self.found.root.walk() if not c.returned]
-        next_block_began = any(p.ndim >= 2 for p in failed[-1].parameters) if failed else False
-        done = groups if next_block_began or not groups else groups[:-1]
+        innermost = [call for call in self.found.root.walk() if not call.returned][-1]
+        done = groups if innermost.began_with_weight else groups[:-1]
         if not done:
             raise _raised_early(self.found.failure)
         return done
@@ -398,6 +404,8 @@ class _Cutter:
         assert self.found.sink is not None
         if self.found.inlet is not None:
             return ()
+        if len(self.found.sources) == 1:
+            return self.positions
         everything = Graph(self.found.sources, self.found.sink)
         end = [everything.by_node[vertex.node] for vertex in first.vertices]
         late = set() if everything.sink in end else set(everything.between(end, [everything.sink]))
@@ -424,7 +432,7 @@ class _Cutter:
 
     def _parameters(self, steps: Sequence[Step]) -> dict[str, Tensor]:
         used = {id(p) for s in steps for v in s.vertices for p in v.parameters}
-        return {name: p for name, p in self.model.named_parameters() if id(p) in used}
+        return {name: p for name, p in self.parameters.items() if id(p) in used}
 
 
 def _raised_early(failure: Exception) -> ModelError:

@@ -31,8 +31,8 @@ class Call:
     returned: bool = False
     outputs: list[Output] = field(default_factory=list)
     children: list[Call] = field(default_factory=list)
-    parameters: list[Tensor] = field(default_factory=list)
     mutates_only: bool = False
+    began_with_weight: bool = False  # known of calls that raised
 
     @property
     def is_counted(self) -> bool:
@@ -80,7 +80,7 @@ class Discoverer(CallWatcher):
     """Records every call. ``integer_inputs`` are followed until they first become a float."""
 
     def __init__(self, names: dict[nn.Module, str], integer_inputs: list[Tensor]) -> None:
-        super().__init__()
+        super().__init__(names)
         self.names = names
         self.root = Call("", None, None, begin=0)
         self.current = self.root
@@ -112,14 +112,12 @@ class Discoverer(CallWatcher):
     ) -> Any:
         call = Call(label, module, self.current, torch.autograd._get_sequence_nr())
         self.current.children.append(call)
-        call.parameters = (
-            list(module.parameters())
-            if module is not None
-            else [t for t in tensors_in((args, kwargs)) if isinstance(t, nn.Parameter)]
-        )
         outer, self.current = self.current, call
         try:
             out = run()
+        except BaseException:
+            call.began_with_weight = _has_weight(module, args, kwargs)
+            raise
         finally:
             self.current = outer
         self.muted = True
@@ -199,6 +197,14 @@ def _last_node(root: Call) -> Node | None:
     """The graph's end where the model raised: the last tensor that any call returned."""
     nodes = [o.node for call in root.walk() for o in call.outputs if o.node is not None]
     return max(nodes, key=lambda node: node._sequence_nr(), default=None)
+
+
+def _has_weight(
+    module: nn.Module | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Whether a call would have brought in a weight, and with it begun a block."""
+    given = tensors_in((args, kwargs)) if module is None else list(module.parameters())
+    return any(p.ndim >= 2 for p in given if isinstance(p, nn.Parameter))
 
 
 def _forget(tensor: Tensor) -> None:

@@ -68,7 +68,7 @@ class Batch:
         return [t for t in self.tensors() if t.is_floating_point()]
 
     def head(self, examples: int) -> Batch:
-        """The first ``examples`` examples; all of them where the batch cannot be cut safely."""
+        """The first ``examples`` examples; the batch itself where it cannot be cut safely."""
         sizes = {t.shape[0] if t.ndim else -1 for t in self.tensors()}
         if len(sizes) > 1 or self.size <= examples:
             return self

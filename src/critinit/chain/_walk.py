@@ -57,7 +57,7 @@ class _Walker(CallWatcher):
     def __init__(
         self, plan: Plan, names: dict[nn.Module, str], observer: Observer, record: bool
     ) -> None:
-        super().__init__()
+        super().__init__(names)
         self.plan = plan
         self.names = names
         self.observer = observer

@@ -1,0 +1,44 @@
+"""Cost in units of one forward and backward pass: process time, one thread, median."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from critinit.chain._inputs import first_tensor
+
+
+def seconds(run: Callable[[], object], repeats: int = 5) -> float:
+    """Median process time of ``run``, after one run to warm up if there are several."""
+    if repeats > 1:
+        run()
+    times = []
+    for _ in range(repeats):
+        gc.collect()
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return statistics.median(times)
+
+
+def forward_backward(model: nn.Module, x: Tensor) -> None:
+    """What one training step computes, without the optimizer."""
+    first_tensor(model(x)).float().square().mean().backward()
+    model.zero_grad(set_to_none=True)
+
+
+def forward_and_input_backward(model: nn.Module, x: Tensor) -> None:
+    """The least that any measurement needs: no weight gradients."""
+    asked = [p.requires_grad for p in model.parameters()]
+    for p in model.parameters():
+        p.requires_grad_(False)
+    leaf = x.clone().requires_grad_()
+    out = first_tensor(model(leaf))
+    torch.autograd.grad(out, leaf, torch.randn_like(out))
+    for p, was in zip(model.parameters(), asked, strict=True):
+        p.requires_grad_(was)
