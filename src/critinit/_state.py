@@ -14,13 +14,14 @@ from torch import Tensor, nn
 
 @contextmanager
 def untouched(model: nn.Module, seed: int) -> Iterator[None]:
-    """Run with gradients on and a private random state; afterwards all is as it was.
+    """Work with gradients on and a private random state; afterwards all is as it was.
 
     Parameters do not ask for gradients inside, so no weight gradient is computed by accident.
+    Each run of the model inside is wrapped in `module_state` besides.
     """
     parameters = list(model.parameters())
     asked = [p.requires_grad for p in parameters]
-    with _module_state(model), _random_state(seed), torch.inference_mode(False), torch.enable_grad():
+    with _random_state(seed), torch.inference_mode(False), torch.enable_grad():
         try:
             for parameter in parameters:
                 parameter.requires_grad_(False)
@@ -44,10 +45,10 @@ def gradients_for(parameters: Iterable[Tensor]) -> Iterator[None]:
 
 
 @contextmanager
-def _module_state(model: nn.Module) -> Iterator[None]:
-    """Attributes, hooks, modes and buffers of every submodule.
+def module_state(model: nn.Module) -> Iterator[None]:
+    """Put back the attributes, hooks, modes and buffers of every submodule afterwards.
 
-    Attributes are kept by reference, tables of them (hooks, buffers, parameters) as copies, and
+    So every run starts from the model's own state, however many went before. Attributes are kept by reference, tables of them (hooks, buffers, parameters) as copies, and
     what is written in place (buffers; embeddings with ``max_norm``) by value.
     """
     saved = [(m.__dict__, dict(m.__dict__), _filled_tables(m)) for m in model.modules()]

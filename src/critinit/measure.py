@@ -18,7 +18,7 @@ from critinit.apjn import JVP, VJP, Estimator, Exact, Probes
 from critinit.apjn._estimator import examples_of, size_of, squared_norms
 from critinit.apjn.probes import Noise
 from critinit.chain._calls import same_module
-from critinit.chain._chain import Blocks, Chain, Output, find_chain, unsteady
+from critinit.chain._chain import Blocks, Chain, Output, find_and_walk
 from critinit.chain._inputs import Batch, check_batch, first_tensor, read_batches
 from critinit.chain._tape import Tape
 from critinit.chain._walk import DivergedError, Tensors
@@ -90,18 +90,18 @@ def measure(
     with untouched(module, draw_seed(generator)), _differentiation(method):
         for batch in read_batches(module, inputs):
             check_batch(module, batch)
+
+            def add(found_chain: Chain, batch: Batch = batch) -> None:
+                found.add(found_chain.merge(span), batch)
+
             try:
-                if chain is None:
-                    chain = find_chain(module, batch, blocks, output or first_tensor)
-                found.add(chain.merge(span), batch)
+                if chain is not None:
+                    add(chain)
+                    continue
             except DivergedError:
                 if isinstance(model, Chain):
                     raise _other_calls(model) from None
-                chain = find_chain(module, batch, blocks, output or first_tensor, whole_batch=True)
-                try:
-                    found.add(chain.merge(span), batch)
-                except DivergedError:
-                    raise unsteady(module) from None
+            chain = find_and_walk(module, batch, blocks, output or first_tensor, add)
     assert chain is not None
     merged = chain.merge(span)
 
@@ -155,7 +155,7 @@ class _Measurement:
 
     def add(self, chain: Chain, batch: Batch) -> None:
         """Measure one batch. After an error, what was measured before hangs on it."""
-        if self.chain is not None and chain.names != self.chain.names:
+        if self.seen and self.chain is not None and chain.names != self.chain.names:
             raise InputError(
                 f"this batch runs through {len(chain)} blocks, the first one through "
                 f"{len(self.chain)}: batches of different shapes cannot be averaged here."

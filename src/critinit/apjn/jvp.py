@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -30,12 +31,19 @@ class JVP:
 
     def enter(self, h: Tensors) -> Tensors:
         u = self.probes.like(h)
-        return tuple(forward_ad.make_dual(t.detach(), v) for t, v in zip(h, u, strict=True))
+        with warnings.catch_warnings():
+            # torch loads its forward formulas here, by a function it deprecates itself
+            warnings.simplefilter("ignore", FutureWarning)
+            return tuple(forward_ad.make_dual(_primal(t), v) for t, v in zip(h, u, strict=True))
 
     def contributions(self, h: Tensors, out: Tensors, batch_size: int) -> Tensor:
         tangents = tuple(_tangent(t) for t in out)
         row = squared_norms(tangents, batch_size)
         return (row * (row.numel() / size_of(out))).reshape(1, -1)
+
+
+def _primal(tensor: Tensor) -> Tensor:
+    return forward_ad.unpack_dual(tensor).primal.detach()
 
 
 def _tangent(tensor: Tensor) -> Tensor:

@@ -182,32 +182,34 @@ def trace(
     batch = next(read_batches(model, inputs))
     check_batch(model, batch)
     with untouched(model, seed=0):
-        chain = find_chain(model, batch, blocks, output or first_tensor)
+        return find_and_walk(
+            model, batch, blocks, output or first_tensor, lambda chain: chain._record(batch)
+        )
+
+
+def find_and_walk(
+    model: nn.Module, batch: Batch, blocks: Blocks, output: Output, walk: Callable[[Chain], None]
+) -> Chain:
+    """Find the chain on a few examples and ``walk`` it; on all of them if it then diverges."""
+    for whole_batch in (False, True):
+        chain = find_chain(model, batch, blocks, output, whole_batch)
         try:
-            chain._record(batch)
+            walk(chain)
         except DivergedError:
-            chain = find_chain(model, batch, blocks, output or first_tensor, whole_batch=True)
-            try:
-                chain._record(batch)
-            except DivergedError:
-                raise unsteady(model) from None
-    return chain
-
-
-def unsteady(model: nn.Module) -> ModelError:
-    return ModelError(
+            continue
+        return chain
+    raise ModelError(
         f"{type(model).__name__} runs other layers each time it is called (layer drop?), so it has "
         "no fixed chain of blocks. Call model.eval(), or switch that randomness off."
     )
 
 
 def find_chain(
-    model: nn.Module, batch: Batch, blocks: Blocks, output: Output, whole_batch: bool = False
+    model: nn.Module, batch: Batch, blocks: Blocks, output: Output, whole_batch: bool
 ) -> Chain:
     """Discover the model on a few examples of ``batch`` and cut it into blocks.
 
-    A few examples make the same calls as many do; where they do not, the walk diverges and the
-    caller asks again with ``whole_batch``.
+    A few examples make the same calls as many do; where they do not, the walk diverges.
     """
     names = {module: name for name, module in model.named_modules()}
     if not any(p.is_floating_point() for p in model.parameters()):

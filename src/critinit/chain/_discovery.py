@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node, saved_tensors_hooks
 
+from critinit._state import module_state
 from critinit.chain._calls import CallWatcher, tensors_in
 from critinit.chain._inputs import Batch
 
@@ -171,7 +172,8 @@ def discover(
     """
     failure: Exception | None = None
     output: Tensor | None = None
-    with torch.enable_grad(), saved_tensors_hooks(_forget, _forgotten):
+    no_activations = saved_tensors_hooks(_forget, _forgotten)
+    with module_state(model), torch.enable_grad(), no_activations:
         batch, leaves = batch.with_leaves()
         watcher = Discoverer(names, [] if leaves else batch.tensors())
         try:

@@ -254,7 +254,8 @@ def group(steps: Sequence[Step]) -> list[list[Step]]:
 def block_label(steps: Sequence[Step], owner: Callable[[Tensor], str | None]) -> str:
     """The name of the module that holds the block's weights, or else of what ends the block."""
     step = next((s for s in steps if s.has_weights), steps[-1])
-    holders = [c for c in step.calls if c.module is not None and _holds_weights(c.module)]
+    used = {id(p) for v in step.vertices for p in v.weights}
+    holders = [c for c in step.calls if c.module is not None and _holds(c.module, used)]
     if len(holders) == 1:
         return holders[0].label
     owners = [owner(p) for v in step.vertices for p in v.weights or v.parameters]
@@ -265,8 +266,9 @@ def block_label(steps: Sequence[Step], owner: Callable[[Tensor], str | None]) ->
 
 
 def _is_composite(module: nn.Module) -> bool:
-    return next(module.children(), None) is not None
+    """Whether it is made of other modules; a parametrization of its weight is no such part."""
+    return any(name != "parametrizations" for name, _ in module.named_children())
 
 
-def _holds_weights(module: nn.Module) -> bool:
-    return any(p.ndim >= 2 for p in module.parameters())
+def _holds(module: nn.Module, parameters: Collection[int]) -> bool:
+    return any(id(p) in parameters for p in module.parameters())

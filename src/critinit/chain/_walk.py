@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from critinit._state import module_state
 from critinit.chain._calls import CallWatcher, tensors_in
 from critinit.chain._inputs import Batch
 from critinit.chain._tape import Tape
@@ -168,17 +169,18 @@ def walk(
         h = tuple(floats[position] for position in plan.input_positions)
         batch = batch.replace(plan.input_positions, walker.start(h))
         del floats, h
-    try:
-        with walker:
-            output = select(model(*batch.args, **batch.kwargs))
-    except (CritinitError, DivergedError):
-        raise
-    except Exception as error:
-        raise ModelError(
-            f"the model raised {type(error).__name__} in {walker.place}: {error}"
-        ) from error
-    walker.check_complete()
-    walker.stop((output,))
+    with module_state(model):
+        try:
+            with walker:
+                output = select(model(*batch.args, **batch.kwargs))
+        except (CritinitError, DivergedError):
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"the model raised {type(error).__name__} in {walker.place}: {error}"
+            ) from error
+        walker.check_complete()
+        walker.stop((output,))
 
 
 def _pick(tensors: list[Tensor], positions: tuple[int, ...]) -> Tensors:
