@@ -298,10 +298,10 @@ CASES: dict[str, Case] = {
     "one layer": Case(partial(nn.Linear, 6, 4), rows(), ["weight"]),
     "cnn": Case(partial(cnn, norm=False), images(), ["0", "2", "5", "9"]),
     "cnn batchnorm": Case(partial(cnn, norm=True), images(), ["0", "3", "6", "7", "12"]),
-    "cnn batchnorm eval": Case(
-        lambda: cnn(norm=True).eval(), images(), ["0", "3", "6", "7", "12"]
+    "cnn batchnorm eval": Case(lambda: cnn(norm=True).eval(), images(), ["0", "3", "6", "7", "12"]),
+    "cnn in-place": Case(
+        partial(cnn, norm=True, inplace=True), images(), ["0", "3", "6", "7", "12"]
     ),
-    "cnn in-place": Case(partial(cnn, norm=True, inplace=True), images(), ["0", "3", "6", "7", "12"]),
     "cnn channels last": Case(
         lambda: cnn(norm=True).to(memory_format=torch.channels_last),
         lambda: images()().to(memory_format=torch.channels_last),
@@ -310,14 +310,12 @@ CASES: dict[str, Case] = {
     "pre-bn mu=1": Case(partial(pre_bn, 1.0), rows(), ["0", "1", "2", "3", "4"]),
     "pre-bn mu=0": Case(partial(pre_bn, 0.0), rows(), ["0", "1", "2", "3", "4"]),
     "layernorm": Case(partial(normalized, lambda: nn.LayerNorm(8)), rows(), ["0", "3", "6", "9"]),
-    "batchnorm": Case(
-        partial(normalized, lambda: nn.BatchNorm1d(8)), rows(), ["0", "3", "6", "9"]
+    "batchnorm": Case(partial(normalized, lambda: nn.BatchNorm1d(8)), rows(), ["0", "3", "6", "9"]),
+    "groupnorm": Case(
+        partial(normalized, lambda: nn.GroupNorm(2, 8)), rows(), ["0", "3", "6", "9"]
     ),
-    "groupnorm": Case(partial(normalized, lambda: nn.GroupNorm(2, 8)), rows(), ["0", "3", "6", "9"]),
     "rmsnorm": Case(partial(normalized, lambda: nn.RMSNorm(8)), rows(), ["0", "3", "6", "9"]),
-    "resmlp": Case(
-        resmlp, images(3, 3), ["stem.proj", "blocks.0", "blocks.1", "blocks.2", "head"]
-    ),
+    "resmlp": Case(resmlp, images(3, 3), ["stem.proj", "blocks.0", "blocks.1", "blocks.2", "head"]),
     "vit": Case(vit, images(3, 3), ["patch_embed.proj", "blocks.0", "blocks.1", "head"]),
     "densenet": Case(
         densenet,
@@ -347,7 +345,9 @@ CASES: dict[str, Case] = {
         },
         ["mix", "hidden", "last"],
     ),
-    "tuple boundary": Case(Parallel, rows(4, 5), ["a..stages.0.right", "stages.1", "stages.2", "head"]),
+    "tuple boundary": Case(
+        Parallel, rows(4, 5), ["a..stages.0.right", "stages.1", "stages.2", "head"]
+    ),
     "gated": Case(Gated, rows(4, 8), ["layers.0", "layers.1", "layers.2"]),
     "parametrized": Case(parametrized, rows(), ["0", "2", "4", "6"]),
     "dropout": Case(

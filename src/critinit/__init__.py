@@ -9,7 +9,7 @@ from critinit.errors import (
     NotDifferentiableError,
     NotFiniteError,
 )
-from critinit.measure import measure
+from critinit.measurement import measure
 from critinit.profile import Factorization, Profile
 
 __all__ = [

@@ -48,8 +48,9 @@ def gradients_for(parameters: Iterable[Tensor]) -> Iterator[None]:
 def module_state(model: nn.Module) -> Iterator[None]:
     """Put back the attributes, hooks, modes and buffers of every submodule afterwards.
 
-    So every run starts from the model's own state, however many went before. Attributes are kept by reference, tables of them (hooks, buffers, parameters) as copies, and
-    what is written in place (buffers; embeddings with ``max_norm``) by value.
+    So every run starts from the model's own state, however many went before. Attributes are kept
+    by reference, tables of them (hooks, buffers, parameters) as copies, and what is written in
+    place (buffers; embeddings with ``max_norm``) by value.
     """
     saved = [(m.__dict__, dict(m.__dict__), _filled_tables(m)) for m in model.modules()]
     written = [*model.buffers(), *_renormalized_weights(model)]

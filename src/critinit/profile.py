@@ -143,7 +143,8 @@ class Profile:
     def __str__(self) -> str:
         width = max(len("block"), *(len(name) for name in self.names))
         noun = "batch" if self.batches == 1 else "batches"
-        probe = "" if self.method == "exact" else f", {self.probes} probe(s)"
+        plural = "" if self.probes == 1 else "s"
+        probe = "" if self.method == "exact" else f", {self.probes} probe{plural}"
         lines = [
             f"{self.model}: {len(self)} blocks, {self.batches} {noun} of {self.batch_size}, "
             f"{self.method}{probe}",
@@ -218,7 +219,7 @@ def _cosine(value: Tensor) -> str:
 
 def _bar(log_j: float) -> str:
     """A bar to the left for vanishing, to the right for exploding; full at a factor of ten."""
-    length = round(_BAR * max(-1.0, min(1.0, log_j / _FULL_BAR))) if log_j == log_j else 0
+    length = round(_BAR * max(-1.0, min(1.0, log_j / _FULL_BAR)))
     left = "▒" * -length if length < 0 else ""
     right = "█" * length if length > 0 else ""
     return f"{left:>{_BAR}}│{right:<{_BAR}}"

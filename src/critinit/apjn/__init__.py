@@ -1,7 +1,7 @@
 """Three ways to measure the average partial Jacobian norm of a block.
 
-``J^{l,l+1} = ‖∂h^{l+1}/∂h^l‖²_F / (|B| N_{l+1})``: the squared Frobenius norm of the whole Jacobian,
-derivatives across examples included, per component of the output.
+``J^{l,l+1} = ‖∂h^{l+1}/∂h^l‖²_F / (|B| N_{l+1})``: the squared Frobenius norm of the whole
+Jacobian, derivatives across examples included, per component of the output.
 """
 
 from critinit.apjn._estimator import Estimator, examples_of

@@ -17,7 +17,8 @@ class Estimator(Protocol):
     mean is ``J``, a row for each probe and a column for each example.
     """
 
-    walks: int
+    @property
+    def walks(self) -> int: ...
 
     def enter(self, h: Tensors) -> Tensors: ...
 
@@ -53,10 +54,10 @@ def squared_norms(tensors: Tensors, batch_size: int) -> Tensor:
 def _row_norms(rows: Tensor) -> Tensor:
     """In single precision at least, and in double where that overflows."""
     dtype = torch.promote_types(rows.dtype, torch.float32)
-    norms = torch.linalg.vector_norm(rows, dim=1, dtype=dtype).double()
-    if bool(torch.isfinite(norms).all()):
-        return norms
-    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=dtype).double()
+    if not bool(torch.isfinite(norms).all()):
+        norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    return norms
 
 
 def size_of(tensors: Tensors) -> int:

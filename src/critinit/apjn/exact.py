@@ -1,4 +1,4 @@
-"""The definition itself, one row of the Jacobian at a time: slow, and the reference for the rest."""
+"""The definition, one row of the Jacobian at a time: slow, and the reference for the rest."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ class Exact:
     walks: int = 1
 
     def enter(self, h: Tensors) -> Tensors:
+        """Start a new graph at ``h``."""
         return tuple(t.detach().requires_grad_() for t in h)
 
     def contributions(self, h: Tensors, out: Tensors, batch_size: int) -> Tensor:
+        """One row: the squared norm of each example's columns of the Jacobian."""
         total = torch.zeros((), dtype=torch.float64, device=out[0].device)
         for tensor in out:
             for component in range(tensor.numel()):

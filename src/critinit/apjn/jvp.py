@@ -27,9 +27,11 @@ class JVP:
 
     @property
     def walks(self) -> int:
+        """A run of the model for each probe."""
         return self.probes.count
 
     def enter(self, h: Tensors) -> Tensors:
+        """Send a probe along with ``h`` as its tangent."""
         u = self.probes.like(h)
         with warnings.catch_warnings():
             # torch loads its forward formulas here, by a function it deprecates itself
@@ -37,13 +39,15 @@ class JVP:
             return tuple(forward_ad.make_dual(_primal(t), v) for t, v in zip(h, u, strict=True))
 
     def contributions(self, h: Tensors, out: Tensors, batch_size: int) -> Tensor:
+        """One row: the squared norm of each example's tangent."""
         tangents = tuple(_tangent(t) for t in out)
         row = squared_norms(tangents, batch_size)
         return (row * (row.numel() / size_of(out))).reshape(1, -1)
 
 
 def _primal(tensor: Tensor) -> Tensor:
-    return forward_ad.unpack_dual(tensor).primal.detach()
+    primal: Tensor = forward_ad.unpack_dual(tensor).primal
+    return primal.detach()
 
 
 def _tangent(tensor: Tensor) -> Tensor:

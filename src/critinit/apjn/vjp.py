@@ -35,9 +35,11 @@ class VJP:
     walks: int = 1
 
     def enter(self, h: Tensors) -> Tensors:
+        """Start a new graph at ``h``."""
         return tuple(t.detach().requires_grad_() for t in h)
 
     def contributions(self, h: Tensors, out: Tensors, batch_size: int) -> Tensor:
+        """A row for each probe: the squared norm of each example's share of the product."""
         rows = []
         for probe in range(self.probes.count):
             v = self.probes.like(out)

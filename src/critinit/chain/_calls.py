@@ -65,9 +65,7 @@ class CallWatcher(TorchFunctionMode):
         self._modules = list(modules)
         self._compiled: list[Any] = []
 
-    def on_module(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def on_module(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer the call of a module."""
         return self.forward(module, args, kwargs)
 
@@ -105,11 +103,11 @@ class CallWatcher(TorchFunctionMode):
         for module in self._modules:
             self._compiled.append(module.__dict__.get("_compiled_call_impl"))
             module.__dict__["_compiled_call_impl"] = partial(self._called, module)
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        super().__exit__(*exc)
+        super().__exit__(*exc)  # type: ignore[no-untyped-call]
         for module, compiled in zip(self._modules, self._compiled, strict=True):
             if compiled is None:
                 del module.__dict__["_compiled_call_impl"]

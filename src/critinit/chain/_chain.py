@@ -26,17 +26,19 @@ from critinit.chain._inputs import (
 )
 from critinit.chain._partition import (
     Boundary,
+    BrokenStep,
     Opening,
     Step,
     block_label,
     boundary_after,
     group,
+    is_composite,
     possible_boundaries,
     steps_between,
 )
 from critinit.chain._tape import Tape
 from critinit.chain._walk import DivergedError, Observer, Plan, Stop, Tensors, walk
-from critinit.errors import BlockError, InputError, ModelError, NotDifferentiableError
+from critinit.errors import BlockError, ModelError, NotDifferentiableError
 
 Blocks = str | Sequence[str] | Callable[[str, nn.Module], bool] | None
 Output = Callable[[Any], Tensor]
@@ -57,14 +59,10 @@ class Chain:
     tensors. ``chain.run(i, h)`` computes ``h^{i+1}`` from ``h^i`` alone.
     """
 
-    def __init__(
-        self, model: nn.Module, plan: Plan, blocks: Sequence[Block], output: Output
-    ) -> None:
-        self.model = model
+    def __init__(self, plan: Plan, blocks: Sequence[Block]) -> None:
+        self.model = plan.model
         self.blocks = tuple(blocks)
         self._plan = plan
-        self._output = output
-        self._names = {module: name for name, module in model.named_modules()}
         self._tapes: list[Tape] = []
 
     @property
@@ -110,11 +108,11 @@ class Chain:
             for run in runs
         ]
         stops = tuple(self._plan.stops[b - 1] for b in bounds[1:] if b <= len(self._plan.stops))
-        return Chain(self.model, replace(self._plan, stops=stops), blocks, self._output)
+        return Chain(replace(self._plan, stops=stops), blocks)
 
     def walk(self, batch: Batch, observer: Observer, record: bool = False) -> None:
         """Run the model once and show every block to ``observer``; see `critinit.chain._walk`."""
-        walk(self.model, self._names, self._plan, batch, self._output, observer, record)
+        walk(self._plan, batch, observer, record)
 
     def run(self, index: int, h: Tensor | Tensors) -> Tensor | Tensors:
         """Compute ``h^{index+1}`` from ``h^index`` at the cost of this one block.
@@ -171,10 +169,10 @@ def trace(
 
     >>> import torch, critinit
     >>> from torch import nn
-    >>> model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
-    >>> chain = critinit.trace(model, torch.randn(4, 8))
+    >>> model = nn.Sequential(nn.Linear(9, 8), nn.Tanh(), nn.Linear(8, 8), nn.ReLU())
+    >>> chain = critinit.trace(model, torch.randn(4, 9))
     >>> chain.names
-    ['0', '2', '4']
+    ['0', '2']
     >>> chain.run(1, torch.randn(4, 8)).shape
     torch.Size([4, 8])
     """
@@ -237,10 +235,7 @@ def _graph_from_first_input(found: Discovery) -> tuple[Graph, tuple[int, ...]]:
             if graph.sink is not None:
                 return graph, (position,)
     if found.failure is not None:
-        raise ModelError(
-            f"the model raised {type(found.failure).__name__} before any block was "
-            f"finished: {found.failure}"
-        ) from found.failure
+        raise _raised_early(found.failure)
     if found.sink is None:
         raise NotDifferentiableError(
             "the output has no derivative: it was computed without gradients (torch.no_grad, "
@@ -275,6 +270,9 @@ class _Cutter:
         if self.found.failure is None:
             ends = ends[:-1]
         plan = Plan(
+            model=self.model,
+            names={module: name for name, module in self.model.named_modules()},
+            output=output,
             opened=frozenset(opening.modules),
             labels=tuple(call.label for call in opening.calls),
             input_positions=self._joining_inputs(groups[0][-1].end),
@@ -286,22 +284,40 @@ class _Cutter:
         parts = [
             Block(name, self._parameters(steps)) for name, steps in zip(names, groups, strict=True)
         ]
-        return Chain(self.model, plan, parts, output)
+        return Chain(plan, parts)
 
     def _by_rule(self) -> tuple[Opening, list[list[Step]]]:
         opening = Opening(self.found, self.graph)
         boundaries = self._ended(possible_boundaries(opening, self.graph), opening)
-        return opening, self._finished(group(self._steps(boundaries, opening)))
+        steps = steps_between(boundaries, opening, self.graph)
+        if self.found.failure is not None:
+            return opening, self._finished_before(self.found.failure, opening, steps)
+        blocks, rest = group(steps)
+        if not blocks:
+            return opening, [rest]
+        return opening, [*blocks[:-1], blocks[-1] + rest]
 
-    def _finished(self, groups: list[list[Step]]) -> list[list[Step]]:
-        """All blocks; of a model that raised, those that were complete before it did."""
-        if self.found.failure is None:
-            return groups
-        innermost = [call for call in self.found.root.walk() if not call.returned][-1]
-        done = groups if innermost.began_with_weight else groups[:-1]
-        if not done:
-            raise _raised_early(self.found.failure)
-        return done
+    def _finished_before(
+        self, failure: Exception, opening: Opening, steps: list[Step]
+    ) -> list[list[Step]]:
+        """The blocks that were certainly complete when the model raised."""
+        broken = [] if opening.broken is None else [opening.broken]
+        last = BrokenStep(steps[-1].end, broken, [], keeps_shape=True) if steps else None
+        blocks, rest = group([*steps, last] if last is not None else [])
+        if last in rest and self._may_be_kept_whole_later():
+            blocks = blocks[:-1]  # what came after it may belong to it
+        blocks = [block for block in blocks if last not in block]
+        if not blocks:
+            raise _raised_early(failure)
+        return blocks
+
+    def _may_be_kept_whole_later(self) -> bool:
+        called = {call.module for call in self.found.root.walk()}
+        return any(
+            is_composite(module) and not isinstance(module, nn.Sequential | nn.ModuleList)
+            for module in self.model.modules()
+            if module not in called
+        )
 
     def _by_choice(self, blocks: Blocks) -> tuple[Opening, list[list[Step]]]:
         calls = self._chosen_calls(blocks)
@@ -316,7 +332,7 @@ class _Cutter:
                 "blocks= accepts no module that every path from input to output goes through."
             )
         boundaries.sort(key=lambda boundary: boundary.call)
-        steps = self._steps(self._ended(boundaries, opening), opening)
+        steps = steps_between(self._ended(boundaries, opening), opening, self.graph)
         return opening, [[step] for step in steps]
 
     def _chosen_calls(self, blocks: Blocks) -> list[Call]:
@@ -395,9 +411,6 @@ class _Cutter:
         shapes = last.shapes if last is not None else ()
         return [*kept, Boundary(len(opening.calls) - 1, (0,), (sink,), shapes)]
 
-    def _steps(self, boundaries: list[Boundary], opening: Opening) -> list[Step]:
-        return steps_between(boundaries, opening, self.graph)
-
     def _joining_inputs(self, first: Boundary) -> tuple[int, ...]:
         """The floating inputs that are part of ``h^0``: those that join before ``h^1``.
 
@@ -410,7 +423,8 @@ class _Cutter:
             return self.positions
         everything = Graph(self.found.sources, self.found.sink)
         end = [everything.by_node[vertex.node] for vertex in first.vertices]
-        late = set() if everything.sink in end else set(everything.between(end, [everything.sink]))
+        assert everything.sink is not None
+        late = set(everything.between(end, [everything.sink]))
         return tuple(
             position
             for position, source in enumerate(self.found.sources)

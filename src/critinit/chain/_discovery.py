@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._autograd import _get_sequence_nr
 from torch.autograd.graph import Node, saved_tensors_hooks
 
 from critinit._state import module_state
@@ -76,6 +77,12 @@ class Discovery:
     inlet: Call | None  # the call that made h^0, where the inputs are integers
     failure: Exception | None
 
+    def broken_calls(self) -> list[Call]:
+        """The calls that were under way when the model raised, from the outermost inwards."""
+        if self.failure is None:
+            return []
+        return [call for call in self.root.walk() if not call.returned and call is not self.root]
+
 
 class Discoverer(CallWatcher):
     """Records every call. ``integer_inputs`` are followed until they first become a float."""
@@ -90,9 +97,7 @@ class Discoverer(CallWatcher):
         self._await_inlet = bool(integer_inputs)
         self._from_integers = {id(t): t for t in integer_inputs}
 
-    def on_module(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def on_module(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         label = self.names.get(module) or type(module).__name__
         run: Callable[[], Any] = lambda: self.forward(module, args, kwargs)  # noqa: E731
         return self._record(label, module, run, args, kwargs)
@@ -111,7 +116,7 @@ class Discoverer(CallWatcher):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        call = Call(label, module, self.current, torch.autograd._get_sequence_nr())
+        call = Call(label, module, self.current, _get_sequence_nr())
         self.current.children.append(call)
         outer, self.current = self.current, call
         try:
@@ -138,7 +143,7 @@ class Discoverer(CallWatcher):
             tensors = [out]
         call.outputs = [Output(t.grad_fn, t.output_nr, t.shape) for t in tensors]
         call.mutates_only = out is None
-        call.end = torch.autograd._get_sequence_nr()
+        call.end = _get_sequence_nr()
         call.returned = True
         return out
 
@@ -174,7 +179,7 @@ def discover(
     output: Tensor | None = None
     no_activations = saved_tensors_hooks(_forget, _forgotten)
     with module_state(model), torch.enable_grad(), no_activations:
-        batch, leaves = batch.with_leaves()
+        batch, leaves = batch.outside_inference().with_leaves()
         watcher = Discoverer(names, [] if leaves else batch.tensors())
         try:
             with watcher:
@@ -201,9 +206,7 @@ def _last_node(root: Call) -> Node | None:
     return max(nodes, key=lambda node: node._sequence_nr(), default=None)
 
 
-def _has_weight(
-    module: nn.Module | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> bool:
+def _has_weight(module: nn.Module | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call would have brought in a weight, and with it begun a block."""
     given = tensors_in((args, kwargs)) if module is None else list(module.parameters())
     return any(p.ndim >= 2 for p in given if isinstance(p, nn.Parameter))

@@ -64,6 +64,10 @@ class Batch:
 
         return self.map(swap)
 
+    def outside_inference(self) -> Batch:
+        """The same batch, usable by autograd also if it was made under ``inference_mode``."""
+        return self.map(lambda t: t.clone() if t.is_inference() else t)
+
     def floats(self) -> list[Tensor]:
         return [t for t in self.tensors() if t.is_floating_point()]
 

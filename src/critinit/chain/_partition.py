@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -67,7 +68,7 @@ class Step:
     @property
     def is_kept_whole(self) -> bool:
         parallel = any(len(vertex.inputs) > 1 for vertex in self.vertices)
-        composite = self.last is not None and _is_composite(self.last)
+        composite = self.last is not None and is_composite(self.last)
         return self.has_weights and (parallel or composite)
 
     @property
@@ -80,6 +81,28 @@ class Step:
         return len(self.vertices) == 1 and self.vertices[0].node.name().startswith("MaxPool")
 
 
+@dataclass(frozen=True)
+class BrokenStep(Step):
+    """The call in which the model raised: what it would have been."""
+
+    @property
+    def has_weights(self) -> bool:
+        return bool(self.calls) and self.calls[-1].began_with_weight
+
+    @property
+    def is_kept_whole(self) -> bool:
+        return self.has_weights and self.last is not None and is_composite(self.last)
+
+    @property
+    def is_normalization(self) -> bool:
+        learned = self.last is not None and next(self.last.parameters(), None) is not None
+        return isinstance(self.last, _NORMALIZATIONS) or (learned and not self.has_weights)
+
+    @property
+    def is_max_pool(self) -> bool:
+        return isinstance(self.last, nn.modules.pooling._MaxPoolNd)
+
+
 class Opening:
     """Which module calls are opened up, and the counted calls this leaves: the coarse run."""
 
@@ -88,7 +111,8 @@ class Opening:
         forced = {root, *root.children[:1], *forced, *_ancestors(forced)}
         if discovery.inlet is not None:
             forced.update(_ancestors([discovery.inlet]))
-        forced |= _holders_of_everything(root, graph)
+        broken = discovery.broken_calls()
+        forced |= _holders_of_everything(root, graph, bool(broken)) | _opened_while_broken(broken)
         cut_numbers = [v.node._sequence_nr() for v in graph.cuts()]
         whole = _classes_kept_whole(root, graph, forced)
         self.modules: set[nn.Module] = set()
@@ -103,12 +127,14 @@ class Opening:
                 if child in forced
                 or (
                     child.module is not None
-                    and _is_composite(child.module)
+                    and child.returned
+                    and is_composite(child.module)
                     and type(child.module) not in whole
                     and any(child.contains(number, number) for number in cut_numbers)
                 )
             ]
         self.calls = list(self._counted_calls(root))
+        self.broken = next((c for c in broken if c.module not in self.modules), None)
 
     def _counted_calls(self, call: Call) -> Iterator[Call]:
         """What the opened modules call, in order; calls inside those are not looked at."""
@@ -123,17 +149,42 @@ def _ancestors(calls: Collection[Call]) -> set[Call]:
     return {ancestor for call in calls for ancestor in call.ancestors()}
 
 
-def _holders_of_everything(root: Call, graph: Graph) -> set[Call]:
-    """The module calls that each hold all of the network's weights, from the root inwards."""
+def _holders_of_everything(root: Call, graph: Graph, is_broken: bool) -> set[Call]:
+    """The module calls that each hold all of the network's weights, from the root inwards.
+
+    Where the model raised, its graph is not whole; then by the parameters they own.
+    """
     numbers = [v.node._sequence_nr() for v in graph.vertices if v.weights]
     holders: set[Call] = set()
     if not numbers:
         return holders
     holder: Call | None = root
-    while holder is not None:
+    while holder is not None and not (is_broken and _lacks_some(holder, root)):
         holders.add(holder)
         holder = _child_containing(holder, min(numbers), max(numbers))
     return holders
+
+
+def _lacks_some(call: Call, root: Call) -> bool:
+    if call.module is None:
+        return False
+    model = root.children[0].module or call.module
+    return len(list(call.module.parameters())) < len(list(model.parameters()))
+
+
+def _opened_while_broken(broken: Sequence[Call]) -> set[Call]:
+    """The unfinished modules that are strings of blocks rather than a block.
+
+    Those are what leads to a child of the same class as a finished one, and sequences.
+    """
+    outer = 0
+    for depth, (call, child) in enumerate(pairwise(broken)):
+        kinds = {type(c.module) for c in call.children if c.returned and c.module is not None}
+        if child.module is not None and is_composite(child.module) and type(child.module) in kinds:
+            outer = depth + 1
+    while outer < len(broken) and isinstance(broken[outer].module, nn.Sequential):
+        outer += 1
+    return set(broken[:outer])
 
 
 def _child_containing(call: Call, begin: int, end: int) -> Call | None:
@@ -198,9 +249,7 @@ def boundary_after(index: int, call: Call, graph: Graph) -> Boundary | None:
     return Boundary(index, positions, vertices, shapes)
 
 
-def steps_between(
-    boundaries: Sequence[Boundary], opening: Opening, graph: Graph
-) -> list[Step]:
+def steps_between(boundaries: Sequence[Boundary], opening: Opening, graph: Graph) -> list[Step]:
     """The steps that lead to each boundary from the one before it."""
     steps: list[Step] = []
     start: tuple[Vertex, ...] = ()
@@ -219,16 +268,15 @@ def steps_between(
     return steps
 
 
-def group(steps: Sequence[Step]) -> list[list[Step]]:
-    """Join steps into blocks by the rule at the top of this file."""
+def group(steps: Sequence[Step]) -> tuple[list[list[Step]], list[Step]]:
+    """Join steps into blocks by the rule at the top of this file, and return what is left over."""
     blocks: list[list[Step]] = []
     glue: list[Step] = []
     normalized = after_weight = False  # what the last block may still be extended by
     for step in steps:
-        extends = (
-            not (glue or step.has_weights or step.is_max_pool)
-            and ((after_weight and step.is_normalization)
-            or (normalized and (step.is_normalization or step.keeps_shape)))
+        extends = not (glue or step.has_weights or step.is_max_pool) and (
+            (after_weight and step.is_normalization)
+            or (normalized and (step.is_normalization or step.keeps_shape))
         )
         if step.is_kept_whole and blocks:
             blocks[-1] += glue
@@ -244,11 +292,7 @@ def group(steps: Sequence[Step]) -> list[list[Step]]:
         normalized = extends
         after_weight = step.has_weights and not step.is_kept_whole
         glue = []
-    if blocks:
-        blocks[-1] += glue
-    elif glue:
-        blocks = [glue]
-    return blocks
+    return blocks, glue
 
 
 def block_label(steps: Sequence[Step], owner: Callable[[Tensor], str | None]) -> str:
@@ -265,7 +309,7 @@ def block_label(steps: Sequence[Step], owner: Callable[[Tensor], str | None]) ->
     return step.calls[-1].label if step.calls else "output"
 
 
-def _is_composite(module: nn.Module) -> bool:
+def is_composite(module: nn.Module) -> bool:
     """Whether it is made of other modules; a parametrization of its weight is no such part."""
     return any(name != "parametrizations" for name, _ in module.named_children())
 

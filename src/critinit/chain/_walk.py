@@ -42,6 +42,9 @@ class Stop:
 class Plan:
     """How to walk a model: what to open up, what calls to expect, where to stop."""
 
+    model: nn.Module
+    names: dict[nn.Module, str]
+    output: Callable[[Any], Tensor]
     opened: frozenset[nn.Module]
     labels: tuple[str, ...]
     input_positions: tuple[int, ...]  # of h^0 among the floating inputs
@@ -55,12 +58,9 @@ class DivergedError(Exception):
 
 
 class _Walker(CallWatcher):
-    def __init__(
-        self, plan: Plan, names: dict[nn.Module, str], observer: Observer, record: bool
-    ) -> None:
-        super().__init__(names)
+    def __init__(self, plan: Plan, observer: Observer, record: bool) -> None:
+        super().__init__(plan.names)
         self.plan = plan
-        self.names = names
         self.observer = observer
         self.record = record
         self.tape: Tape | None = None
@@ -91,7 +91,7 @@ class _Walker(CallWatcher):
         def run(*args: Any, **kwargs: Any) -> Any:
             return self.forward(module, args, kwargs)
 
-        label = self.names.get(module) or type(module).__name__
+        label = self.plan.names.get(module) or type(module).__name__
         with self._unwatched():
             return self._counted(label, run, args, kwargs)
 
@@ -146,16 +146,8 @@ class _Walker(CallWatcher):
             raise DivergedError
 
 
-def walk(
-    model: nn.Module,
-    names: dict[nn.Module, str],
-    plan: Plan,
-    batch: Batch,
-    select: Callable[[Any], Tensor],
-    observer: Observer,
-    record: bool = False,
-) -> None:
-    """Run ``model`` on ``batch`` and show ``observer`` every block on the way.
+def walk(plan: Plan, batch: Batch, observer: Observer, record: bool = False) -> None:
+    """Run the model on ``batch`` and show ``observer`` every block on the way.
 
     With ``record`` each block comes with a `Tape` that can run it again.
 
@@ -163,16 +155,17 @@ def walk(
         DivergedError: the calls are not those of ``plan``.
         ModelError: the model raised; the original exception is the cause.
     """
-    walker = _Walker(plan, names, observer, record)
+    walker = _Walker(plan, observer, record)
+    batch = batch.outside_inference()
     if plan.inlet is None:
         floats = batch.floats()
         h = tuple(floats[position] for position in plan.input_positions)
         batch = batch.replace(plan.input_positions, walker.start(h))
         del floats, h
-    with module_state(model):
+    with module_state(plan.model):
         try:
             with walker:
-                output = select(model(*batch.args, **batch.kwargs))
+                output = plan.output(plan.model(*batch.args, **batch.kwargs))
         except (CritinitError, DivergedError):
             raise
         except Exception as error:

@@ -114,9 +114,7 @@ def measure(
     return replace(found.profile(), _remeasure=remeasure)
 
 
-def _estimator(
-    method: str, probes: int, generator: torch.Generator, noise: Noise
-) -> Estimator:
+def _estimator(method: str, probes: int, generator: torch.Generator, noise: Noise) -> Estimator:
     if probes < 1:
         raise InputError(f"probes={probes}: at least one random vector is needed.")
     if noise not in ("gaussian", "rademacher"):
@@ -155,12 +153,6 @@ class _Measurement:
 
     def add(self, chain: Chain, batch: Batch) -> None:
         """Measure one batch. After an error, what was measured before hangs on it."""
-        if self.seen and self.chain is not None and chain.names != self.chain.names:
-            raise InputError(
-                f"this batch runs through {len(chain)} blocks, the first one through "
-                f"{len(self.chain)}: batches of different shapes cannot be averaged here."
-            )
-        self.chain = chain
         passages: list[_Passage] = []
         try:
             for _ in range(self.estimator.walks):
@@ -168,13 +160,23 @@ class _Measurement:
                 chain.walk(batch, passages[-1])
         except CritinitError as error:
             if not self.seen and passages[0].contributions:
-                self.sizes.append(batch.size)
-                self.seen.append(passages[0])
+                self._keep(chain, batch, passages[0])
             if self.seen:
                 error.profile = self.profile()
             raise
+        if self.chain is not None and chain.names != self.chain.names:
+            mismatch = InputError(
+                f"this batch runs through {len(chain)} blocks, the first one through "
+                f"{len(self.chain)}: they cannot be averaged. Measure them one by one."
+            )
+            mismatch.profile = self.profile()
+            raise mismatch
+        self._keep(chain, batch, _Passage.join(passages))
+
+    def _keep(self, chain: Chain, batch: Batch, passage: _Passage) -> None:
+        self.chain = chain
         self.sizes.append(batch.size)
-        self.seen.append(_Passage.join(passages))
+        self.seen.append(passage)
 
     def profile(self) -> Profile:
         assert self.chain is not None
