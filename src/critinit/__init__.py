@@ -9,10 +9,17 @@ from critinit.errors import (
     NotDifferentiableError,
     NotFiniteError,
 )
+from critinit.losses import JKL, JLL, JSL
 from critinit.measurement import measure
 from critinit.profile import Factorization, Profile
+from critinit.solvers import SGD, Sweep
+from critinit.tuning import Result, tune_, tuned
 
 __all__ = [
+    "JKL",
+    "JLL",
+    "JSL",
+    "SGD",
     "Block",
     "BlockError",
     "Chain",
@@ -23,6 +30,10 @@ __all__ = [
     "NotDifferentiableError",
     "NotFiniteError",
     "Profile",
+    "Result",
+    "Sweep",
     "measure",
     "trace",
+    "tune_",
+    "tuned",
 ]

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from critinit._state import draw_seed, untouched
 from critinit.apjn import JVP, VJP, Estimator, Exact, Probes
-from critinit.apjn._estimator import examples_of, size_of, squared_norms
+from critinit.apjn._estimator import examples_of, size_of, squared_norms, standard_error
 from critinit.apjn.probes import Noise
 from critinit.chain._calls import same_module
 from critinit.chain._chain import Blocks, Chain, Output, find_and_walk
@@ -82,12 +82,26 @@ def measure(
     """
     generator = generator or torch.Generator().manual_seed(0)
     estimator = _estimator(method, probes, generator, noise)
+    _, profile = find_and_measure(model, inputs, blocks, span, estimator, generator, output)
+    return profile
+
+
+def find_and_measure(
+    model: nn.Module | Chain,
+    inputs: object,
+    blocks: Blocks,
+    span: int,
+    estimator: Estimator,
+    generator: torch.Generator,
+    output: Output | None,
+) -> tuple[Chain, Profile]:
+    """`measure`, and the chain it found."""
     if span < 1:
         raise InputError(f"span={span}: a J spans at least one block.")
     chain = model if isinstance(model, Chain) else None
     module = model.model if isinstance(model, Chain) else same_module(model)
-    found = _Measurement(method, estimator, span)
-    with untouched(module, draw_seed(generator)), _differentiation(method):
+    found = _Measurement(estimator, span)
+    with untouched(module, draw_seed(generator)), _differentiation(estimator):
         for batch in read_batches(module, inputs):
             check_batch(module, batch)
 
@@ -106,12 +120,11 @@ def measure(
     merged = chain.merge(span)
 
     def remeasure(start: int, stop: int) -> tuple[Tensor, Tensor]:
-        between = measure(
-            merged.cut(start, stop), inputs, None, 1, probes, method, None, noise=noise
-        )
+        cut = merged.cut(start, stop)
+        _, between = find_and_measure(cut, inputs, None, 1, estimator, generator, None)
         return between.apjn[min(start, 1)], between.apjn_se[min(start, 1)]
 
-    return replace(found.profile(), _remeasure=remeasure)
+    return merged, replace(found.profile(), _remeasure=remeasure)
 
 
 def _estimator(method: str, probes: int, generator: torch.Generator, noise: Noise) -> Estimator:
@@ -131,9 +144,9 @@ def _estimator(method: str, probes: int, generator: torch.Generator, noise: Nois
 
 
 @contextmanager
-def _differentiation(method: str) -> Iterator[None]:
+def _differentiation(estimator: Estimator) -> Iterator[None]:
     """Forward mode needs its own level, and an attention kernel that has a forward derivative."""
-    if method == "jvp":
+    if isinstance(estimator, JVP):
         with forward_ad.dual_level(), sdpa_kernel(SDPBackend.MATH), torch.no_grad():
             yield
     else:
@@ -143,8 +156,7 @@ def _differentiation(method: str) -> Iterator[None]:
 class _Measurement:
     """Gathers what every batch shows, block by block."""
 
-    def __init__(self, method: str, estimator: Estimator, span: int) -> None:
-        self.method = method
+    def __init__(self, estimator: Estimator, span: int) -> None:
         self.estimator = estimator
         self.span = span
         self.sizes: list[int] = []
@@ -186,11 +198,11 @@ class _Measurement:
         return Profile(
             names=self.chain.names[:blocks],
             apjn=j.mean(0),
-            apjn_se=_standard_error(j, within),
+            apjn_se=_pooled_error(j, within),
             kernel=_mean([p.kernel[: blocks + 1] for p in self.seen]),
             correlation=_mean([p.correlation[: blocks + 1] for p in self.seen]),
             model=type(self.chain.model).__name__,
-            method=self.method,
+            method=type(self.estimator).__name__.lower(),
             span=self.span,
             probes=self.seen[0].contributions[0].shape[0],
             batches=len(self.seen),
@@ -250,7 +262,7 @@ class _Passage:
         return torch.stack([table.mean() for table in self.contributions]).cpu()
 
     def standard_errors(self) -> Tensor:
-        return torch.stack([_spread(table) for table in self.contributions]).cpu()
+        return torch.stack([standard_error(table) for table in self.contributions]).cpu()
 
 
 def _correlation(h: Tensors, squares: Tensor) -> float:
@@ -266,17 +278,7 @@ def _correlation(h: Tensors, squares: Tensor) -> float:
     return (total - examples) / (examples * (examples - 1))
 
 
-def _spread(table: Tensor) -> Tensor:
-    """The standard error of a table's mean: over examples, or else over probes."""
-    probes, examples = table.shape
-    if examples > 1:
-        return table.mean(0).std() / math.sqrt(examples)
-    if probes > 1:
-        return table.mean(1).std() / math.sqrt(probes)
-    return table.new_tensor(math.nan).squeeze()
-
-
-def _standard_error(j: Tensor, within: Tensor) -> Tensor:
+def _pooled_error(j: Tensor, within: Tensor) -> Tensor:
     """The larger of what the spread within batches and between them says."""
     batches = j.shape[0]
     pooled = within.square().sum(0).sqrt() / batches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import torch
@@ -58,6 +59,16 @@ def _row_norms(rows: Tensor) -> Tensor:
     if not bool(torch.isfinite(norms).all()):
         norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
     return norms
+
+
+def standard_error(table: Tensor) -> Tensor:
+    """Of the mean of a table of contributions: by the spread over examples, or else over probes."""
+    probes, examples = table.shape
+    if examples > 1:
+        return table.mean(0).std() / math.sqrt(examples)
+    if probes > 1:
+        return table.mean(1).std() / math.sqrt(probes)
+    return table.new_tensor(math.nan)
 
 
 def size_of(tensors: Tensors) -> int:

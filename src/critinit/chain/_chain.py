@@ -74,6 +74,11 @@ class Chain:
         """False if the model raised while it was traced: the chain then ends before that."""
         return self._plan.complete
 
+    @property
+    def opened(self) -> frozenset[nn.Module]:
+        """The modules whose inside is part of the chain, rather than one of its calls."""
+        return self._plan.opened
+
     def __len__(self) -> int:
         return len(self.blocks)
 

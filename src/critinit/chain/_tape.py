@@ -96,8 +96,13 @@ class Tape:
         self._slot_of.clear()
         self._alive.clear()
 
-    def replay(self, h: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Run the block again from ``h``. The model's current parameters are used."""
+    def replay(
+        self, h: tuple[Tensor, ...], stand_in: Callable[[Tensor], Tensor] | None = None
+    ) -> tuple[Tensor, ...]:
+        """Run the block again from ``h``, with the parameters that its modules hold now.
+
+        Those that the calls name directly are passed through ``stand_in``.
+        """
         if self.outputs is None:
             raise ModelError(
                 "this block's output comes from a call that cannot be seen from Python (such as a "
@@ -106,7 +111,9 @@ class Tape:
             )
         values: dict[int, Tensor] = {i: tensor.clone() for i, tensor in enumerate(h)}
         for entry in self.entries:
-            args, kwargs = tree_unflatten([_filled(x, values) for x in entry.leaves], entry.spec)
+            args, kwargs = tree_unflatten(
+                [_filled(x, values, stand_in) for x in entry.leaves], entry.spec
+            )
             returned = entry.run(*args, **kwargs)
             tensors = [x for x in tree_flatten(returned)[0] if isinstance(x, Tensor)]
             values.update(zip(entry.slots, tensors, strict=True))
@@ -125,9 +132,13 @@ class Tape:
         return Snapshot(_copy_around_tensors(leaf))
 
 
-def _filled(leaf: Any, values: dict[int, Tensor]) -> Any:
+def _filled(
+    leaf: Any, values: dict[int, Tensor], stand_in: Callable[[Tensor], Tensor] | None
+) -> Any:
     if isinstance(leaf, Slot):
         return values[leaf.index]
+    if stand_in is not None and isinstance(leaf, nn.Parameter):
+        return stand_in(leaf)
     if isinstance(leaf, Snapshot):
         return _copy_around_tensors(leaf.state)
     return leaf

@@ -1,0 +1,107 @@
+"""What AutoInit minimises: pure functions of J and K.
+
+Each is ``½ Σ r²`` over residuals ``r`` of single blocks, which is all a solver needs to know. ``j``
+holds ``J^{l,l+1}`` and ``k`` holds ``K^l``, one more. The input block leads from ``h^0`` to
+``h^1``; the output block ends in the network's output. Any other callable of ``(j, k)`` that
+returns a scalar will do as a loss, too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+class Loss(Protocol):
+    """A scalar function of J and K."""
+
+    def __call__(self, j: Tensor, k: Tensor) -> Tensor:
+        """The loss."""
+        ...
+
+
+@runtime_checkable
+class SquaredLoss(Loss, Protocol):
+    """A loss that is half the sum of squared residuals."""
+
+    def residuals(self, j: Tensor, k: Tensor) -> Tensor:
+        """A row of residuals for each block, before blocks are left out."""
+        ...
+
+    def includes(self, blocks: int) -> Tensor:
+        """Marks the blocks that count."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Squared(ABC):
+    input: bool
+    output: bool
+
+    def includes(self, blocks: int) -> Tensor:
+        """Marks the blocks that count: all, but for the input or output block if so chosen."""
+        marks = torch.ones(blocks, dtype=torch.bool)
+        if blocks > 1:
+            marks[0], marks[-1] = self.input, self.output
+        return marks
+
+    @abstractmethod
+    def residuals(self, j: Tensor, k: Tensor) -> Tensor:
+        """A row for each block."""
+
+    def __call__(self, j: Tensor, k: Tensor) -> Tensor:
+        rows = self.residuals(j, k)[self.includes(len(j)).to(j.device)]
+        return 0.5 * rows.square().sum()
+
+
+@dataclass(frozen=True)
+class JLL(_Squared):
+    """Jacobian log loss, ``½ Σ_{l=1}^{L} (log J^{l,l+1})²`` (eq. loss_sq_J).
+
+    >>> float(JLL()(torch.tensor([9.0, 1.0, torch.e]), torch.ones(4)))
+    0.5
+    """
+
+    input: bool = False
+    output: bool = True
+
+    def residuals(self, j: Tensor, k: Tensor) -> Tensor:
+        """``log J``."""
+        return j.log().unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class JSL(_Squared):
+    """Jacobian square loss, ``½ Σ_{l=1}^{L} (J^{l,l+1} − 1)²``.
+
+    Its convergence is poor where J ≫ 1.
+    """
+
+    input: bool = False
+    output: bool = True
+
+    def residuals(self, j: Tensor, k: Tensor) -> Tensor:
+        """``J − 1``."""
+        return (j - 1).unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class JKL(_Squared):
+    """Jacobian-kernel loss (eq. jkle).
+
+    ``½ Σ (log J^{l,l+1})² + λ/2 Σ (log K^{l+1}/K^l)²``, ``l = 0 … L``: the second term keeps the
+    forward pass in hand, too. The sums include the input and output blocks, as in the paper's main
+    text; its appendix leaves them out.
+    """
+
+    lam: float = 0.05
+    input: bool = True
+    output: bool = True
+
+    def residuals(self, j: Tensor, k: Tensor) -> Tensor:
+        """``log J`` and ``√λ log K^{l+1}/K^l``."""
+        return torch.stack([j.log(), self.lam**0.5 * (k[1:] / k[:-1]).log()], dim=1)

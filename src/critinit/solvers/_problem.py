@@ -1,0 +1,143 @@
+"""What a solver is given, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from critinit.apjn import Probes
+from critinit.apjn._estimator import examples_of, size_of
+from critinit.chain import Chain
+from critinit.chain._inputs import Batch
+from critinit.chain._walk import Tensors
+from critinit.errors import CritinitError
+from critinit.losses import Loss, SquaredLoss
+from critinit.twin import Twin
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of a solver's history: a step of all blocks, or the solution of one."""
+
+    loss: float
+    apjn: list[float]
+    kernel: list[float]
+    block: str | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Bring ``loss`` of ``chain`` down by the multipliers of ``twin``.
+
+    ``alive`` marks the blocks that pass any gradient at all: no multiplier can help the others
+    (behind a head of zeros, say), and they are left out of the loss.
+    """
+
+    chain: Chain
+    twin: Twin
+    loss: Loss
+    alive: Tensor
+    batches: Callable[[], Iterator[Batch]]  # a fresh round over the data
+    probes: Probes
+    report: Callable[[int, int], None]  # how much is done, of how much
+
+    def counted(self) -> Tensor:
+        """Marks the blocks in the loss."""
+        if isinstance(self.loss, SquaredLoss):
+            return self.loss.includes(len(self.chain)) & self.alive
+        return self.alive
+
+    def objective(self, j: Tensor, k: Tensor) -> Tensor:
+        """The loss, without blocks that are not alive."""
+        if isinstance(self.loss, SquaredLoss):
+            return 0.5 * self.loss.residuals(j, k)[self.counted()].square().sum()
+        return self.loss(j, k)
+
+    def block_residuals(self, j: Tensor, k: Tensor, k_next: Tensor) -> Tensor:
+        """What one block adds to the loss, as residuals whose half squares it is."""
+        one, two = j.reshape(1), torch.stack([k, k_next])
+        if isinstance(self.loss, SquaredLoss):
+            return self.loss.residuals(one, two)[0]
+        return (2 * self.loss(one, two)).clamp_min(1e-12).sqrt().reshape(1)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The multipliers, how they were found, and why the solver stopped."""
+
+    multipliers: dict[str, float]
+    history: list[Step]
+    converged: bool
+    message: str
+
+
+class Solver(Protocol):
+    """Anything that solves a `Problem`."""
+
+    def solve(self, problem: Problem) -> Solution:
+        """Find the multipliers."""
+        ...
+
+
+class TuningError(CritinitError):
+    """The multipliers cannot be found."""
+
+
+def jacobian_norms(
+    out: Tensors, h: Tensors, vs: Sequence[Tensors], batch_size: int, graph: bool
+) -> Tensor:
+    """The estimator of J: a table of probes × examples whose mean it is.
+
+    With ``graph`` it can itself be differentiated. By a vector-Jacobian product: backward through
+    a Jacobian-vector product is wrong for normalization layers in torch.
+    """
+    rows = []
+    for v in vs:
+        found = torch.autograd.grad(
+            out, h, v, create_graph=graph, retain_graph=True, allow_unused=True
+        )
+        rows.append(_squares([g for g in found if g is not None], batch_size, h))
+    table = torch.stack(rows)
+    return table * (table.shape[1] / size_of(out))
+
+
+def _squares(tensors: Sequence[Tensor], batch_size: int, h: Tensors) -> Tensor:
+    """The sum of squares of each example, in single precision at least."""
+    rows = [examples_of(t, batch_size) for t in tensors]
+    if len({len(row) for row in rows}) != 1:
+        rows = [row.reshape(1, -1) for row in rows] or [h[0].new_zeros(1, 1)]
+    dtype = torch.promote_types(rows[0].dtype, torch.float32)
+    return torch.stack([row.to(dtype).square().sum(1) for row in rows]).sum(0)
+
+
+def kernel(h: Tensors) -> Tensor:
+    """K, differentiably."""
+    dtype = torch.promote_types(h[0].dtype, torch.float32)
+    return torch.stack([t.to(dtype).square().sum() for t in h]).sum() / size_of(h)
+
+
+@contextmanager
+def twice_differentiable() -> Iterator[None]:
+    """The fused attention kernels have no second derivative."""
+    with sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
+def check_finite(problem: Problem, j: Tensor, k: Tensor) -> None:
+    """Name the first block whose J or K is not a number to work with."""
+    for i, name in enumerate(problem.chain.names):
+        if not bool(torch.isfinite(torch.stack([j[i], k[i + 1]])).all()):
+            raise TuningError(
+                f"block {i} ({name}) has J = {float(j[i]):.3g} and K = {float(k[i + 1]):.3g}: the "
+                "loss is not finite. The model is as it was; take a smaller learning rate."
+            )
+
+
+def plain(multipliers: Mapping[str, Tensor]) -> dict[str, float]:
+    return {name: float(a) for name, a in multipliers.items()}

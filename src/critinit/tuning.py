@@ -1,0 +1,154 @@
+"""AutoInit: tune one scalar per parameter tensor until the network is critical."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from torch import nn
+
+from critinit._state import draw_seed, untouched
+from critinit.apjn import VJP, Probes
+from critinit.chain._calls import same_module
+from critinit.chain._chain import Blocks, Output
+from critinit.chain._inputs import Batch, check_batch, read_batches
+from critinit.losses import JKL, Loss
+from critinit.measurement import find_and_measure
+from critinit.profile import Profile
+from critinit.solvers import Step, Sweep
+from critinit.solvers._problem import Problem, Solver
+from critinit.twin import Scale, Twin, choose_parameters
+
+
+@dataclass(frozen=True)
+class Result:
+    """What tuning did.
+
+    Attributes:
+        before: The profile of the network as it was.
+        after: As it is now, by fresh probes, and on another batch where there is more than one.
+        multipliers: ``a`` of every chosen parameter.
+        history: The solver's steps, or blocks, with loss, J and K.
+        converged: Whether the solver reached its aim.
+        message: Why it stopped, and what limited it.
+    """
+
+    before: Profile
+    after: Profile
+    multipliers: dict[str, float]
+    history: list[Step]
+    converged: bool
+    message: str
+
+    def __str__(self) -> str:
+        return f"before: {self.before}\n\nafter: {self.after}\n\n{self.message}"
+
+
+def tune_(
+    model: nn.Module,
+    inputs: object,
+    loss: Loss | None = None,
+    solver: Solver | None = None,
+    scale: Scale = None,
+    blocks: Blocks = None,
+    span: int = 1,
+    probes: int = 1,
+    generator: torch.Generator | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    output: Output | None = None,
+) -> Result:
+    """Multiply each parameter tensor of ``model`` by a scalar that makes the network critical.
+
+    The model is changed in place, at the very end: any exception, Ctrl-C included, leaves it as
+    it was.
+
+    Args:
+        model: Any feed-forward network, in the mode (training or evaluation) it will be used in.
+        inputs: As for `critinit.measure`. Of several batches the first is held back to judge the
+            result by. With BatchNorm, give the batch size of training.
+        loss: `JLL`, `JSL`, `JKL` or any function of J and K; ``JKL(0.05)`` by default.
+        solver: `Sweep` (the default) or `SGD`, the paper's.
+        scale: Which parameters get a multiplier: all, names or patterns, module types, or a
+            function of name and parameter.
+        blocks: Where the blocks end; see `critinit.trace`.
+        span: Tune the non-overlapping ``J^{l,l+span}``, when resources are short.
+        probes: Random vectors for each J (N_v in the paper).
+        generator: The only source of randomness; by default a fresh one with seed 0.
+        progress: Called with how much is done, and of how much.
+        output: Picks the output tensor from what the model returns.
+
+    >>> import torch, critinit
+    >>> from critinit.models import mlp
+    >>> _ = torch.manual_seed(0)
+    >>> model = mlp(256, 8, inputs=64)
+    >>> result = critinit.tune_(model, torch.randn(64, 64), loss=critinit.JLL(), probes=4)
+    >>> result.before.is_critical(), result.after.is_critical()
+    (False, True)
+    """
+    module = same_module(model)
+    generator = generator or torch.Generator().manual_seed(0)
+    estimator = VJP(Probes(probes, generator))
+    batches = _Batches(module, inputs)
+    judge = batches.held_back()
+    chain, before = find_and_measure(module, judge, blocks, span, estimator, generator, output)
+    parameters = choose_parameters(module, scale)
+    problem = Problem(
+        chain=chain,
+        twin=Twin(module, parameters, chain.opened),
+        loss=JKL() if loss is None else loss,
+        alive=before.apjn > 0,
+        batches=batches.to_tune,
+        probes=estimator.probes,
+        report=progress or (lambda done, total: None),
+    )
+    with untouched(module, draw_seed(generator)):
+        solution = (solver or Sweep()).solve(problem)
+        with problem.twin.applied({n: torch.tensor(a) for n, a in solution.multipliers.items()}):
+            _, after = find_and_measure(chain, judge, None, 1, estimator, generator, None)
+    _fold(parameters, solution.multipliers)
+    return Result(
+        before, after, solution.multipliers, solution.history, solution.converged, solution.message
+    )
+
+
+def tuned(model: nn.Module, inputs: object, **options: object) -> nn.Module:
+    """A deep copy of ``model``, tuned; see `tune_` for the options."""
+    twin = copy.deepcopy(model)
+    tune_(twin, inputs, **options)  # type: ignore[arg-type]
+    return twin
+
+
+def _fold(parameters: dict[str, nn.Parameter], multipliers: dict[str, float]) -> None:
+    """``θ ← a θ``, for all or (if anything interrupts) for none."""
+    with torch.no_grad():
+        before = [p.clone() for p in parameters.values()]
+        try:
+            for name, p in parameters.items():
+                p.mul_(multipliers[name])
+        except BaseException:
+            for p, value in zip(parameters.values(), before, strict=True):
+                p.copy_(value)
+            raise
+
+
+class _Batches:
+    """The batches of ``inputs``: the first to judge by, the others to tune on."""
+
+    def __init__(self, model: nn.Module, inputs: object) -> None:
+        if isinstance(inputs, Iterator):
+            inputs = list(inputs)  # several rounds are needed
+        self.model = model
+        self.inputs = inputs
+        self.several = len(list(islice(read_batches(model, inputs), 2))) > 1
+
+    def held_back(self) -> Batch:
+        return next(read_batches(self.model, self.inputs))
+
+    def to_tune(self) -> Iterator[Batch]:
+        for batch in islice(read_batches(self.model, self.inputs), int(self.several), None):
+            check_batch(self.model, batch)
+            yield batch
