@@ -84,7 +84,7 @@ def _restore(
 def _same(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
     """Equality by identity: comparing tensors would compare their components."""
     return len(now) == len(before) and all(
-        a is b and now[a] is before[b] for a, b in zip(now, before, strict=True)
+        a is b and x is y for (a, x), (b, y) in zip(now.items(), before.items(), strict=True)
     )
 
 

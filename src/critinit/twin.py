@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
@@ -128,25 +127,19 @@ class Twin:
             undo.append((table, key, table.get(key, _MISSING)))
             table[key] = value
 
-        layers: dict[nn.Module, dict[str, Tensor]] = {}
+        by_module: dict[nn.Module, dict[str, Tensor]] = {}
+        for name, a in multipliers.items():
+            for module, key in self._owners[name]:
+                by_module.setdefault(module, {})[key] = a
         try:
-            for name, a in multipliers.items():
-                for module, key in self._owners[name]:
-                    if module in self._output_scaled:
-                        layers.setdefault(module, {})[key] = a
-                    else:
-                        put(module._parameters, key, products.of(self.parameters[name]))
-                        if isinstance(module, nn.RNNBase):
-                            weights = [
-                                products.of(w) for w in module._flat_weights if w is not None
-                            ]
-                            put(module.__dict__, "_flat_weights", [products.of(w) for w in flat])
-            for module, a_of in layers.items():
-                put(
-                    module.__dict__,
-                    "forward",
-                    partial(_SCALED_AT_OUTPUT[type(module)], module, a_of),
-                )
+            for module, a_of in by_module.items():
+                if module in self._output_scaled:
+                    layer = _ScaledLayer(module, a_of)
+                    put(module.__dict__, "forward", layer)
+                put(module.__dict__, "_parameters", _Table(module._parameters, products))
+                if isinstance(module, nn.RNNBase):
+                    flat = [products.of(w) for w in module._flat_weights if w is not None]
+                    put(module.__dict__, "_flat_weights", flat)
             yield products
         finally:
             for table, key, value in reversed(undo):
@@ -156,35 +149,47 @@ class Twin:
                     table[key] = value
 
 
+class _Table(dict[str, Tensor | None]):
+    """A module's table of parameters, in which a look-up finds ``a·θ``.
+
+    So whoever reads ``layer.weight`` gets the product, also without calling the layer, and nobody
+    pays for products that nobody reads.
+    """
+
+    def __init__(self, parameters: dict[str, Any], products: Products) -> None:
+        super().__init__(parameters)
+        self._products = products
+
+    def __getitem__(self, key: str) -> Tensor | None:
+        parameter = super().__getitem__(key)
+        return None if parameter is None else self._products.of(parameter)
+
+
 _MISSING = object()
 
 
-def _linear(module: nn.Linear, a: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    return _rescaled(module, a, F.linear(x, module.weight), (-1,))
+class _ScaledLayer:
+    """The ``forward`` of a linear layer or convolution as ``a_W · (W x) + a_b · b``."""
+
+    def __init__(self, module: Any, a: Mapping[str, Tensor]) -> None:
+        self.weight: Tensor = module.weight
+        self.bias: Tensor | None = module.bias
+        self.a = a
+        if isinstance(module, nn.Linear):
+            self.apply: Callable[[Tensor, Tensor, None], Tensor] = F.linear
+            self.bias_shape: tuple[int, ...] = (-1,)
+        else:
+            self.apply = module._conv_forward
+            self.bias_shape = (-1, *[1] * len(module.kernel_size))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out = self.apply(x, self.weight, None)
+        if "weight" in self.a:
+            out = out * self.a["weight"].to(out.dtype)
+        if self.bias is None:
+            return out
+        bias = self.bias.to(out.dtype).reshape(self.bias_shape)
+        return out + (bias * self.a["bias"].to(out.dtype) if "bias" in self.a else bias)
 
 
-def _convolution(module: Any, a: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    out: Tensor = module._conv_forward(x, module.weight, None)
-    return _rescaled(module, a, out, (-1, *[1] * len(module.kernel_size)))
-
-
-def _rescaled(
-    module: Any, a: Mapping[str, Tensor], out: Tensor, bias_shape: tuple[int, ...]
-) -> Tensor:
-    """``a_W · (W x) + a_b · b``."""
-    if "weight" in a:
-        out = out * a["weight"].to(out.dtype)
-    if module.bias is None:
-        return out
-    bias: Tensor = module.bias.to(out.dtype)
-    if "bias" in a:
-        bias = bias * a["bias"].to(out.dtype)
-    return out + bias.reshape(bias_shape)
-
-
-_SCALED_AT_OUTPUT: dict[type[nn.Module], Callable[..., Tensor]] = {
-    nn.Linear: _linear,
-    nn.Conv1d: _convolution,
-    nn.Conv2d: _convolution,
-    nn.Conv3d: _convolution,
-}
+_SCALED_AT_OUTPUT = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
