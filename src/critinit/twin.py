@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -87,7 +88,8 @@ class Products(dict[int, Tensor]):
             return parameter
         if id(parameter) not in self:
             a, theta = self._scaled[id(parameter)]
-            self[id(parameter)] = a.to(theta.dtype) * theta
+            with torch._C.DisableTorchFunction():  # a product is no call of the model
+                self[id(parameter)] = a.to(theta.dtype) * theta
         return self[id(parameter)]
 
 

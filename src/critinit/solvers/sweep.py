@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,6 +29,8 @@ from critinit.solvers._problem import (
 )
 
 _LONGEST_STEP = 6.0  # in log a
+_BY_DEGREES = (0.15, 0.9)  # the ratio of residuals by which a step is repeated
+_UNSEEN = torch.empty(0)
 _NEGLIGIBLE = 1e-3  # singular values below this fraction of the largest are noise
 
 
@@ -101,19 +103,25 @@ def _message(sweeper: _Sweeper, multipliers: dict[str, float], own: list[list[st
 
 @dataclass
 class _Point:
-    """A block run at some multipliers: what came out, and its residuals."""
+    """A block run at multipliers ``exp(s)``: what came out, and what some probes say of it."""
 
     s: Tensor
+    h: Tensors
     out: Tensors
-    j: Tensor
-    k: Tensor
-    residuals: Tensor
-    derivative: Tensor | None  # of the residuals by s = log a
-    noise: float  # standard error of log J
+    j: Tensor = _UNSEEN
+    k: Tensor = _UNSEEN
+    residuals: Tensor = _UNSEEN
+    noise: float = math.nan  # standard error of log J
 
     @property
     def loss(self) -> float:
+        """What the block adds to the loss."""
         return 0.5 * float(self.residuals.square().sum())
+
+    @property
+    def largest(self) -> float:
+        """The largest residual."""
+        return float(self.residuals.abs().max())
 
 
 class _Sweeper:
@@ -159,128 +167,159 @@ class _Block:
         self.names = sweeper.own[index]
         self.batch_size = sweeper.batch_size
         self.label = f"block {index} ({sweeper.problem.chain.names[index]})"
-        self.h = tuple(t.detach().requires_grad_() for t in h)
-        self.k = _distributed.mean(kernel(self.h).detach())
+        self.h = tuple(t.detach() for t in h)
+        self.k = _distributed.mean(kernel(self.h).detach()).cpu()
         self.tape = tape
-        self.vs: list[Tensors] = []
+        self.probes: list[Tensors] = []
         self.evaluations = 0
 
     def solve(self) -> tuple[_Point, bool]:
         """Return the best point, and whether its residuals are within tolerance."""
-        tol = self.options.tol
-        point = self._run(torch.zeros(len(self.names)), differentiate=True)
-        point = self._with_enough_probes(point)
-        derivative = point.derivative
-        assert derivative is not None
-        while self.evaluations < self.options.max_evals:
+        point, derivative = self._differentiated(torch.zeros(len(self.names)))
+        if self._is_small(point):
+            return point, True
+        while self._may_run():
             step = _least_norm_step(derivative, point.residuals)
-            if float((derivative @ step).abs().max()) <= tol / 2:
+            if float((derivative @ step).abs().max()) <= self.options.tol / 2:
                 break  # nothing that the multipliers could still change
-            new = self._run(point.s + step, differentiate=False)
-            if new.loss > point.loss or not math.isfinite(new.loss):
-                new = self._run(point.s + step / 4, differentiate=False)
-                if new.loss > point.loss:
-                    break
-            taken, gained = new.s - point.s, new.residuals - point.residuals
-            slow = float(new.residuals.abs().max()) > max(
-                tol, 0.3 * float(point.residuals.abs().max())
-            )
-            point = new
-            if slow and self.evaluations < self.options.max_evals:
-                point = self._run(point.s, differentiate=True)
-                assert point.derivative is not None
-                derivative = point.derivative
+            new, confirmed = self._advanced(point, step)
+            if confirmed:
+                return new, True
+            if new is point:
+                break
+            if new.largest > 0.5 * point.largest and self._may_run():
+                point, derivative = self._differentiated(new.s)
             else:
-                error = gained - derivative @ taken
-                derivative = derivative + torch.outer(error, taken) / taken.square().sum()
-        return self._confirmed(point, derivative)
+                derivative = _secant(derivative, new.s - point.s, new.residuals - point.residuals)
+                point = new
+        return point, self._is_small(self._by_fresh_probes(point))
 
-    def _with_enough_probes(self, point: _Point) -> _Point:
-        """Run the first point again with more probes, if one tells J less well than asked for."""
-        if math.isnan(point.noise):
-            wanted = self.options.max_probes
-        else:
-            wanted = math.ceil((point.noise / self.options.tol) ** 2)
-        missing = min(wanted, self.options.max_probes) - len(self.vs)
-        if missing <= 0:
-            return point
-        self.vs += [self.problem.probes.like(point.out) for _ in range(missing)]
-        return self._run(point.s, differentiate=True)
+    def _advanced(self, point: _Point, step: Tensor) -> tuple[_Point, bool]:
+        """Take a step, and once more of it where it brings the residuals down by degrees.
 
-    def _confirmed(self, point: _Point, derivative: Tensor) -> tuple[_Point, bool]:
-        """Judge by fresh probes; correct once for what they and the old ones say together."""
-        old = point.residuals
-        self.vs = [self.problem.probes.like(point.out) for _ in self.vs]
-        fresh = self._run(point.s, differentiate=False)
-        both = (old + fresh.residuals) / 2
-        step = _least_norm_step(derivative, both)
-        if float((derivative @ step).abs().max()) > self.options.tol / 2:
-            corrected = self._run(point.s + step, differentiate=False)
-            if corrected.loss <= fresh.loss:
-                fresh = corrected
-        solved = float(fresh.residuals.abs().max()) <= 3 * self.options.tol + 2 * fresh.noise
-        return fresh, solved
+        A residual block comes near J = 1 only as its branch vanishes: its residual falls like an
+        exponential of ``log a``, of which a Newton step removes a factor e.
+        """
+        new, confirmed = self._run(point.s + step)
+        if not confirmed and not new.loss < point.loss:
+            new, confirmed = self._run(point.s + step / 4)
+            if not confirmed and not new.loss < point.loss:
+                return point, False
+        ratio = new.largest / point.largest
+        if confirmed or not _BY_DEGREES[0] < ratio < _BY_DEGREES[1] or not self._may_run():
+            return new, confirmed
+        steps = math.log(self.options.tol / new.largest) / math.log(ratio)
+        further, confirmed = self._run(new.s + _limited(steps * (new.s - point.s)))
+        return (further, confirmed) if confirmed or further.loss < new.loss else (new, False)
 
-    def _run(self, s: Tensor, differentiate: bool) -> _Point:
-        """Run the block at ``a = exp(s)``."""
+    def _may_run(self) -> bool:
+        return self.evaluations < self.options.max_evals
+
+    def _is_small(self, point: _Point) -> bool:
+        return point.largest <= 2 * self.options.tol + 2 * point.noise
+
+    def _run(self, s: Tensor) -> tuple[_Point, bool]:
+        """Run the block at ``a = exp(s)``, and say whether fresh probes find it solved.
+
+        If not, it comes as the old probes see it, to be compared with what they saw before.
+        """
+        a = {name: x.exp() for name, x in zip(self.names, s, strict=True)}
+        point = self._by_fresh_probes(_Point(s, *self._replayed(a)))
+        if self._is_small(point):
+            return point, True
+        return self._seen_by(self.probes, point), False
+
+    def _by_fresh_probes(self, point: _Point) -> _Point:
+        return self._seen_by([self.problem.probes.like(point.out) for _ in self.probes], point)
+
+    def _differentiated(self, s: Tensor) -> tuple[_Point, Tensor]:
+        """Run the block, and differentiate its residuals by ``s = log a``."""
+        a = {name: x.exp().detach().requires_grad_() for name, x in zip(self.names, s, strict=True)}
+        h, out = self._replayed(a)
+        if not self.probes:
+            self.probes = [self.problem.probes.like(out) for _ in range(self.problem.probes.count)]
+        # one probe tells the direction; how far to go, all of them do
+        first = jacobian_norms(out, h, self.probes[:1], self.batch_size, graph=True)
+        point = self._seen_by(self.probes, _Point(s, h, out), first.detach())
+        missing = self._probes_needed(point.noise) - len(self.probes)
+        if missing > 0:
+            self.probes += [self.problem.probes.like(out) for _ in range(missing)]
+            point = self._seen_by(self.probes, point, first.detach())
+        return point, self._derivative(point, first.mean(), a)
+
+    def _derivative(self, point: _Point, first_j: Tensor, a: Mapping[str, Tensor]) -> Tensor:
+        """``∂r/∂s``, a row for each residual, by way of J and K."""
+        j, k = point.j.clone().requires_grad_(), point.k.clone().requires_grad_()
+        residuals = self.problem.block_residuals(j, self.k, k)
+        outer = [
+            torch.autograd.grad(r, (j, k), retain_graph=True, allow_unused=True) for r in residuals
+        ]
+        rows = torch.zeros(len(residuals), len(a))
+        if any(by_j is not None for by_j, _ in outer):
+            relative = point.j / _distributed.mean(first_j.detach()).cpu()
+            along = relative * self._by_log_multipliers(first_j, a)
+            rows += torch.stack([0 * along if by_j is None else by_j * along for by_j, _ in outer])
+        if any(by_k is not None for _, by_k in outer):
+            along = self._by_log_multipliers(kernel(point.out), a)
+            rows += torch.stack([0 * along if by_k is None else by_k * along for _, by_k in outer])
+        return rows
+
+    def _replayed(self, a: Mapping[str, Tensor]) -> tuple[Tensors, Tensors]:
         self.evaluations += 1
-        a = {
-            name: x.exp().detach().requires_grad_(differentiate)
-            for name, x in zip(self.names, s, strict=True)
-        }
+        h = tuple(t.detach().requires_grad_() for t in self.h)
         with self.problem.twin.applied(a) as products:
-            out = self.tape.replay(self.h, products.of)
-            if not self.vs:
-                self.vs = [self.problem.probes.like(out) for _ in range(self.problem.probes.count)]
-            table = jacobian_norms(out, self.h, self.vs, self.batch_size, differentiate)
-            j, k = table.mean().cpu(), kernel(out).cpu()
-            mean_j, mean_k = _distributed.mean(j.detach()), _distributed.mean(k.detach())
-            self._check_finite(mean_j, mean_k)
-            leaves = mean_j.clone().requires_grad_(), mean_k.clone().requires_grad_()
-            residuals = self.problem.block_residuals(leaves[0], self.k.cpu(), leaves[1])
-            derivative = None
-            if differentiate:
-                derivative = self._derivative(residuals, leaves, (j, k), list(a.values()))
-        noise = float(standard_error(table.detach()) / mean_j) if mean_j > 0 else 0.0
-        return _Point(s, out, mean_j, mean_k, residuals.detach(), derivative, noise)
+            return h, self.tape.replay(h, products.of)
 
-    def _derivative(
-        self,
-        residuals: Tensor,
-        leaves: tuple[Tensor, Tensor],
-        local: tuple[Tensor, Tensor],
-        a: Sequence[Tensor],
-    ) -> Tensor:
-        """``∂r/∂s`` for ``s = log a``: by J and K, of which each is differentiated once."""
-        by_a = []
-        for value in local:
-            found = (
-                torch.autograd.grad(value, a, retain_graph=True, allow_unused=True)
-                if value.requires_grad
-                else [None] * len(a)
-            )
-            row = [
-                torch.zeros(()) if g is None else (g * x).detach().cpu()
-                for g, x in zip(found, a, strict=True)
-            ]
-            by_a.append(_distributed.mean(torch.stack(row)))
-        rows = []
-        for residual in residuals:
-            outer = torch.autograd.grad(residual, leaves, retain_graph=True, allow_unused=True)
-            terms = [g * row for g, row in zip(outer, by_a, strict=True) if g is not None]
-            rows.append(torch.stack(terms).sum(0))
-        return torch.stack(rows)
-
-    def _check_finite(self, j: Tensor, k: Tensor) -> None:
+    def _seen_by(
+        self, probes: Sequence[Tensors], point: _Point, first: Tensor | None = None
+    ) -> _Point:
+        """The same point, as other probes see it; what the first one saw may be known already."""
+        tables = [] if first is None else [first]
+        for probe in probes[len(tables) :]:
+            tables.append(jacobian_norms(point.out, point.h, [probe], self.batch_size, graph=False))
+        table = torch.cat(tables)
+        j = _distributed.mean(table.mean()).cpu()
+        k = _distributed.mean(kernel(point.out).detach()).cpu()
         if not bool(torch.isfinite(torch.stack([j, k])).all()):
             raise TuningError(
                 f"{self.label} has J = {float(j):.3g} and K = {float(k):.3g}: the loss is not "
                 "finite. The model is as it was."
             )
+        residuals = self.problem.block_residuals(j, self.k, k)
+        noise = float(standard_error(table).cpu() / j) if j > 0 else 0.0
+        return replace(point, j=j, k=k, residuals=residuals, noise=noise)
+
+    def _probes_needed(self, noise: float) -> int:
+        """So many that the standard error of log J is below the tolerance."""
+        if math.isnan(noise):  # a single example and a single probe do not tell
+            return self.options.max_probes
+        wanted = len(self.probes) * (noise / self.options.tol) ** 2
+        return min(math.ceil(wanted), self.options.max_probes)
+
+    def _by_log_multipliers(self, value: Tensor, a: Mapping[str, Tensor]) -> Tensor:
+        leaves = list(a.values())
+        if not value.requires_grad:
+            return torch.zeros(len(leaves))
+        found = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
+        row = [
+            torch.zeros(()) if g is None else (g * x).detach().cpu()
+            for g, x in zip(found, leaves, strict=True)
+        ]
+        return _distributed.mean(torch.stack(row))
+
+
+def _secant(derivative: Tensor, taken: Tensor, gained: Tensor) -> Tensor:
+    """Broyden's update: the derivative that explains the last step."""
+    error = gained - derivative @ taken
+    return derivative + torch.outer(error, taken) / taken.square().sum()
 
 
 def _least_norm_step(derivative: Tensor, residuals: Tensor) -> Tensor:
     """The shortest step among those that bring the linearised residuals down the most."""
     step: Tensor = -torch.linalg.pinv(derivative, rtol=_NEGLIGIBLE) @ residuals
+    return _limited(step)
+
+
+def _limited(step: Tensor) -> Tensor:
     longest = float(step.abs().max())
     return step * min(1.0, _LONGEST_STEP / longest) if longest > 0 else step
