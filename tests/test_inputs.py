@@ -222,7 +222,7 @@ def test_a_head_of_zeros_is_reported() -> None:
     assert float(profile.apjn[-1]) == 0
     assert float(profile.log_apjn[-1]) == float("-inf")
     assert not profile.is_critical(tol=100)
-    assert "no gradient passes 8" in str(profile)
+    assert "no gradient passes block l=4, 8" in str(profile)
 
 
 def test_language_models_of_other_precision() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
     """
     parameters = list(model.parameters())
     asked = [p.requires_grad for p in parameters]
-    with _random_state(seed), torch.inference_mode(False), torch.enable_grad():
+    with _random_state(seed), _torch_settings(), torch.inference_mode(False), torch.enable_grad():
         try:
             for parameter in parameters:
                 parameter.requires_grad_(False)
@@ -29,6 +30,19 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
         finally:
             for parameter, was in zip(parameters, asked, strict=True):
                 parameter.requires_grad_(was)
+
+
+@contextmanager
+def _torch_settings() -> Iterator[None]:
+    """Keep autocast from remembering weights, and transformers from their inference-only path."""
+    cached, fast = torch.is_autocast_cache_enabled(), torch.backends.mha.get_fastpath_enabled()
+    torch.set_autocast_cache_enabled(False)
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(cached)
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 @contextmanager
@@ -45,40 +59,78 @@ def gradients_for(parameters: Iterable[Tensor]) -> Iterator[None]:
 
 
 @contextmanager
-def module_state(model: nn.Module) -> Iterator[None]:
+def module_state(model: nn.Module, written: Iterable[Tensor] = ()) -> Iterator[None]:
     """Put back the attributes, hooks, modes and buffers of every submodule afterwards.
 
     So every run starts from the model's own state, however many went before. Attributes are kept
-    by reference, tables of them (hooks, buffers, parameters) as copies, and what is written in
-    place (buffers; embeddings with ``max_norm``) by value.
+    by reference, containers among them (hooks, parameters, lists) as copies. The run gets copies
+    of the buffers, so that a backward pass which waits for them does not notice. Parameters that
+    are written in place (embeddings with ``max_norm``, and ``written`` ones) are kept by value.
     """
-    saved = [(m.__dict__, dict(m.__dict__), _filled_tables(m)) for m in model.modules()]
-    written = [*model.buffers(), *_renormalized_weights(model)]
-    values = [tensor.detach().clone() for tensor in written]
+    saved = [(m.__dict__, dict(m.__dict__), _filled_containers(m)) for m in model.modules()]
+    values = [(p, p.data, p.data.clone()) for p in {*_renormalized_weights(model), *written}]
     try:
+        _run_on_copies_of_buffers(model)
         yield
     finally:
-        for attributes, values_before, tables in saved:
-            _restore(attributes, values_before, tables)
-        with torch.no_grad():
-            for tensor, value in zip(written, values, strict=True):
-                tensor.copy_(value)
+        for attributes, values_before, containers in saved:
+            _restore(attributes, values_before, containers)
+        for parameter, data, value in values:
+            parameter.data = data
+            data.copy_(value)
 
 
-def _filled_tables(module: nn.Module) -> dict[str, dict[Any, Any]]:
-    return {k: dict(v) for k, v in module.__dict__.items() if isinstance(v, dict) and v}
+def _run_on_copies_of_buffers(model: nn.Module) -> None:
+    copies: dict[int, Tensor] = {}
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = copies.setdefault(id(buffer), _copy_of(buffer))
+
+
+def _copy_of(buffer: Tensor) -> Tensor:
+    copy = buffer.detach().clone()
+    copy._critinit_original = buffer  # type: ignore[attr-defined]
+    return copy
+
+
+def original(tensor: Tensor) -> Tensor:
+    """The buffer that ``tensor`` is a run's copy of, or the tensor itself."""
+    found: Tensor = getattr(tensor, "_critinit_original", tensor)
+    return found
+
+
+_Container = dict[Any, Any] | list[Any] | set[Any]
+
+
+def _filled_containers(module: nn.Module) -> dict[str, _Container]:
+    return {
+        key: copy(value)
+        for key, value in module.__dict__.items()
+        if isinstance(value, dict | list | set) and value
+    }
 
 
 def _restore(
-    attributes: dict[str, Any], before: dict[str, Any], tables: dict[str, dict[Any, Any]]
+    attributes: dict[str, Any], before: dict[str, Any], containers: dict[str, _Container]
 ) -> None:
     if not _same(attributes, before):
         attributes.clear()
         attributes.update(before)
     for key, value in before.items():
-        if isinstance(value, dict) and not _same(value, table := tables.get(key, {})):
+        if not isinstance(value, dict | list | set) or not (value or key in containers):
+            continue  # most tables of hooks are empty and stay so
+        saved = containers.get(key, ())
+        if isinstance(value, dict):
+            table = dict(saved)
+            if not _same(value, table):
+                value.clear()
+                value.update(table)
+        elif isinstance(value, list):
+            value[:] = saved
+        else:
             value.clear()
-            value.update(table)
+            value.update(saved)
 
 
 def _same(now: dict[Any, Any], before: dict[Any, Any]) -> bool:

@@ -17,11 +17,10 @@ from critinit._state import draw_seed, untouched
 from critinit.apjn import JVP, VJP, Estimator, Exact, Probes
 from critinit.apjn._estimator import examples_of, size_of, squared_norms, standard_error
 from critinit.apjn.probes import Noise
-from critinit.chain._calls import same_module
 from critinit.chain._chain import Blocks, Chain, Output, find_and_walk
-from critinit.chain._inputs import Batch, check_batch, first_tensor, read_batches
+from critinit.chain._inputs import Batch, check_batch, check_model, first_tensor, read_batches
 from critinit.chain._tape import Tape
-from critinit.chain._walk import DivergedError, Tensors
+from critinit.chain._walk import DivergedError, LeakError, Tensors
 from critinit.errors import (
     CritinitError,
     InputError,
@@ -80,7 +79,7 @@ def measure(
     >>> bool(profile.apjn[1:].max() < 0.5)  # torch's default for ReLU makes gradients vanish
     True
     """
-    generator = generator or torch.Generator().manual_seed(0)
+    generator = checked_generator(generator)
     estimator = _estimator(method, probes, generator, noise)
     _, profile = find_and_measure(model, inputs, blocks, span, estimator, generator, output)
     return profile
@@ -96,23 +95,33 @@ def find_and_measure(
     output: Output | None,
 ) -> tuple[Chain, Profile]:
     """`measure`, and the chain it found."""
-    if span < 1:
-        raise InputError(f"span={span}: a J spans at least one block.")
+    _check_count("span", span)
+    if isinstance(model, Chain) and not (blocks is None and output is None):
+        raise InputError(
+            "blocks= and output= were settled when the chain was traced. Pass them to "
+            "critinit.trace, or pass the model instead of the chain."
+        )
     chain = model if isinstance(model, Chain) else None
-    module = model.model if isinstance(model, Chain) else same_module(model)
+    module = check_model(model.model if isinstance(model, Chain) else model)
     found = _Measurement(estimator, span)
     with untouched(module, draw_seed(generator)), _differentiation(estimator):
+        first: Batch | None = None
         for batch in read_batches(module, inputs):
             check_batch(module, batch)
+            first = first or batch
+            _check_same_kind(batch, first)
 
             def add(found_chain: Chain, batch: Batch = batch) -> None:
-                found.add(found_chain.merge(span), batch)
+                try:
+                    found.add(found_chain.merge(span), batch)
+                except LeakError as leak:
+                    raise LeakError(leak.start * span, leak.stop * span) from None
 
             try:
                 if chain is not None:
                     add(chain)
                     continue
-            except DivergedError:
+            except (DivergedError, LeakError):
                 if isinstance(model, Chain):
                     raise _other_calls(model) from None
             chain = find_and_walk(module, batch, blocks, output or first_tensor, add)
@@ -127,9 +136,25 @@ def find_and_measure(
     return merged, replace(found.profile(), _remeasure=remeasure)
 
 
+def checked_generator(generator: torch.Generator | None) -> torch.Generator:
+    """The given one, or a fresh one with seed 0."""
+    if generator is None:
+        return torch.Generator().manual_seed(0)
+    if not isinstance(generator, torch.Generator):
+        raise InputError(
+            f"generator is a {type(generator).__name__}. Pass a torch.Generator: "
+            "torch.Generator().manual_seed(0)."
+        )
+    return generator
+
+
+def _check_count(name: str, value: int) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise InputError(f"{name}={value!r}: a whole number of at least 1 is needed.")
+
+
 def _estimator(method: str, probes: int, generator: torch.Generator, noise: Noise) -> Estimator:
-    if probes < 1:
-        raise InputError(f"probes={probes}: at least one random vector is needed.")
+    _check_count("probes", probes)
     if noise not in ("gaussian", "rademacher"):
         raise InputError(f"noise={noise!r} is unknown. Use 'gaussian' or 'rademacher'.")
     drawn = Probes(probes, generator, noise)
@@ -297,6 +322,16 @@ def _not_finite(h: Tensors, block: str) -> NotFiniteError:
         f"{block} produced NaN or infinity: {bad} of {size_of(h)} values, from a finite input. "
         "Look at the parameters and operations of this block."
     )
+
+
+def _check_same_kind(batch: Batch, first: Batch) -> None:
+    """Of a list ``[x, y]``, ``y`` is read as another batch: say so."""
+    kinds, wanted = ([t.dtype.is_floating_point for t in b.tensors()] for b in (batch, first))
+    if kinds != wanted:
+        raise InputError(
+            "the batches hold different kinds of tensors. A list is read as several batches: for "
+            "several arguments of one call pass a tuple, for (x, y) of a loader just x."
+        )
 
 
 def _other_calls(chain: Chain) -> ModelError:

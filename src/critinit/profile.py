@@ -13,11 +13,12 @@ from torch import Tensor
 
 from critinit.errors import CritinitError
 
-_BAR = 12  # half the width of the bar that shows log J
+_LONGEST_NAME = 24
+_BAR = 10  # half the width of the bar that shows log J
 _FULL_BAR = math.log(10)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Profile:
     """J and K of every block of a network.
 
@@ -127,21 +128,22 @@ class Profile:
         logs = self.log_apjn[self.is_hidden]
         if self.is_critical():
             return f"critical: |log J| is at most {float(logs.abs().max()):.2g} in every block"
-        names = [name for name, hidden in zip(self.names, self.is_hidden, strict=True) if hidden]
-        worst = int(logs.abs().argmax())
+        worst = int(self.log_apjn.abs().where(self.is_hidden, torch.tensor(-1.0)).argmax())
+        place = f"l={worst}, {self.names[worst]}"
         total = float(logs.sum())
         if math.isinf(total):
-            effect = f"no gradient passes {names[worst]}"
+            effect = f"no gradient passes block {place}"
         elif abs(total) < 1:
             effect = "gradients keep their size over the whole depth, but not from block to block"
         else:
             verb = "explode" if total > 0 else "vanish"
-            effect = f"gradients {verb} by a factor {_power(abs(total) / 2)} over the depth"
-        j = float(logs[worst].exp())
-        return f"not critical: {effect}; worst block {names[worst]} (J = {j:.3g})"
+            effect = f"gradient norms {verb} by a factor {_power(abs(total) / 2)} over the depth"
+        j = float(self.apjn[worst])
+        return f"not critical: {effect}\nfarthest from J = 1: block {place}, with J = {j:.3g}"
 
     def __str__(self) -> str:
-        width = max(len("block"), *(len(name) for name in self.names))
+        names = [_shortened(name) for name in self.names]
+        width = max(len("(input)"), *(len(name) for name in names))
         noun = "batch" if self.batches == 1 else "batches"
         plural = "" if self.probes == 1 else "s"
         probe = "" if self.method == "exact" else f", {self.probes} probe{plural}"
@@ -153,7 +155,7 @@ class Profile:
             f"{'':>4}  {'(input)':<{width}}  {'':>18}  {'':>{2 * _BAR + 1}}  "
             f"{_short(self.kernel[0])}  {_cosine(self.correlation[0])}",
         ]
-        for i, name in enumerate(self.names):
+        for i, name in enumerate(names):
             lines.append(
                 f"{i:>4}  {name:<{width}}  {_short(self.apjn[i])} {_short(self.apjn_se[i], 8)}  "
                 f"{_bar(float(self.log_apjn[i]))}  "
@@ -163,7 +165,8 @@ class Profile:
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{h}</th>" for h in ("l", "block", "J", "±", "log J", "K", "corr"))
-        rows = [
+        rows = [["", "(input)", "", "", "", _short(self.kernel[0]), _cosine(self.correlation[0])]]
+        rows += [
             [
                 str(i),
                 name,
@@ -199,8 +202,12 @@ class Factorization:
 
     @property
     def ratio(self) -> float:
-        """Direct over product: 1 in the limit of infinite width."""
-        return self.direct / self.product if self.product else math.nan
+        """Direct over product: 1 in the limit of infinite width.
+
+        NaN where either is zero: over a great depth, gradients vanish below what their precision
+        can hold, though each block's J is measured well.
+        """
+        return self.direct / self.product if self.direct and self.product else math.nan
 
 
 def _numbers(values: Tensor) -> list[float | None]:
@@ -210,6 +217,13 @@ def _numbers(values: Tensor) -> list[float | None]:
 def _short(value: Tensor, width: int = 9) -> str:
     x = float(value)
     return f"{'-':>{width}}" if math.isnan(x) else f"{x:>{width}.3g}"
+
+
+def _shortened(name: str) -> str:
+    """The end of a name tells blocks apart, the beginning where they are."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME // 3]}…{name[-(_LONGEST_NAME - _LONGEST_NAME // 3 - 1) :]}"
 
 
 def _cosine(value: Tensor) -> str:

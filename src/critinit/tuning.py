@@ -12,11 +12,10 @@ from torch import nn
 
 from critinit._state import draw_seed, untouched
 from critinit.apjn import VJP, Probes
-from critinit.chain._calls import same_module
 from critinit.chain._chain import Blocks, Output
-from critinit.chain._inputs import Batch, check_batch, read_batches
+from critinit.chain._inputs import Batch, check_batch, check_model, read_batches
 from critinit.losses import JKL, Loss
-from critinit.measurement import find_and_measure
+from critinit.measurement import checked_generator, find_and_measure
 from critinit.profile import Profile
 from critinit.solvers import Step, Sweep
 from critinit.solvers._problem import Problem, Solver
@@ -89,8 +88,8 @@ def tune_(
     >>> result.before.is_critical(), result.after.is_critical()
     (False, True)
     """
-    module = same_module(model)
-    generator = generator or torch.Generator().manual_seed(0)
+    module = check_model(model)
+    generator = checked_generator(generator)
     estimator = VJP(Probes(probes, generator))
     batches = _Batches(module, inputs)
     judge = batches.held_back()

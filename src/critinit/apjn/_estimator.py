@@ -53,10 +53,10 @@ def squared_norms(tensors: Tensors, batch_size: int) -> Tensor:
 
 
 def _row_norms(rows: Tensor) -> Tensor:
-    """In single precision at least, and in double where that overflows."""
+    """In single precision at least, and in double where squares overflow or vanish."""
     dtype = torch.promote_types(rows.dtype, torch.float32)
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=dtype).double()
-    if not bool(torch.isfinite(norms).all()):
+    if not bool(((norms > 1e-16) & (norms < torch.inf)).all()):
         norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
     return norms
 

@@ -19,6 +19,10 @@ def gradients(out: Tensors, h: Tensors, v: Tensors, *, last: bool = True) -> Ten
         found = torch.autograd.grad(out, h, v, retain_graph=not last, allow_unused=True)
     except RuntimeError as error:
         raise NotDifferentiableError(f"its derivative cannot be computed: {error}") from error
+    if all(g is None for g in found):
+        raise NotDifferentiableError(
+            "no derivative leads through it (a quantised layer, or an operation on detached data?)"
+        )
     return tuple(torch.zeros_like(t) if g is None else g for g, t in zip(found, h, strict=True))
 
 

@@ -9,17 +9,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
 from critinit._state import gradients_for, untouched
-from critinit.chain._calls import same_module
-from critinit.chain._discovery import Call, Discovery, discover
+from critinit.chain._discovery import Call, Discovery, discover, without_activations
 from critinit.chain._graph import Graph, Vertex
 from critinit.chain._inputs import (
     Batch,
     check_batch,
+    check_model,
     first_tensor,
     read_batches,
     uses_batch_statistics,
@@ -37,11 +36,12 @@ from critinit.chain._partition import (
     steps_between,
 )
 from critinit.chain._tape import Tape
-from critinit.chain._walk import DivergedError, Observer, Plan, Stop, Tensors, walk
-from critinit.errors import BlockError, ModelError, NotDifferentiableError
+from critinit.chain._walk import DivergedError, LeakError, Observer, Plan, Stop, Tensors, walk
+from critinit.errors import BlockError, CritinitError, ModelError, NotDifferentiableError
 
 Blocks = str | Sequence[str] | Callable[[str, nn.Module], bool] | None
 Output = Callable[[Any], Tensor]
+_TINY = 16  # times smaller than another input: not what the chain follows
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,19 @@ class Chain:
     def __len__(self) -> int:
         return len(self.blocks)
 
-    def __getitem__(self, index: int) -> Block:
-        return self.blocks[index]
+    def __getitem__(self, index: int | str) -> Block:
+        return self.blocks[self._position(index)]
+
+    def _position(self, index: int | str) -> int:
+        """The number of a block that is given by its number or name."""
+        if isinstance(index, str) and index in self.names:
+            return self.names.index(index)
+        if isinstance(index, int) and -len(self) <= index < len(self):
+            return index % len(self)
+        raise BlockError(
+            f"there is no block {index!r}: the chain has {len(self)} blocks, {self.names[0]!r} to "
+            f"{self.names[-1]!r}."
+        )
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self.blocks)
@@ -103,6 +114,11 @@ class Chain:
         """Blocks ``0 … start-1``, ``start … stop-1`` and the rest, each run as one block."""
         return self._regrouped(sorted({0, start, stop, len(self)}))
 
+    def joined(self, start: int, stop: int) -> Chain:
+        """Blocks ``start … stop-1`` as one."""
+        inside = range(start + 1, min(stop, len(self)))
+        return self._regrouped([b for b in range(len(self) + 1) if b not in inside])
+
     def _regrouped(self, bounds: Sequence[int]) -> Chain:
         runs = [self.blocks[a:b] for a, b in pairwise(bounds)]
         blocks = [
@@ -119,26 +135,33 @@ class Chain:
         """Run the model once and show every block to ``observer``; see `critinit.chain._walk`."""
         walk(self._plan, batch, observer, record)
 
-    def run(self, index: int, h: Tensor | Tensors) -> Tensor | Tensors:
+    def run(self, index: int | str, h: Tensor | Tensors) -> Tensor | Tensors:
         """Compute ``h^{index+1}`` from ``h^index`` at the cost of this one block.
 
         ``h`` has the shape it had in the traced run; where a boundary holds several tensors, a
-        tuple goes in or comes out. Gradients flow through; module buffers (BatchNorm statistics)
-        are written as in any forward pass.
+        tuple goes in or comes out. Gradients flow through, and module buffers (BatchNorm
+        statistics) are written, as in any forward pass. What else the block takes from earlier in
+        the run (a mask, the indices of a pooling, a condition) is what it was in the traced run.
         """
-        if not -len(self) <= index < len(self):
-            raise BlockError(f"there is no block {index}: the chain has {len(self)} blocks.")
+        position = self._position(index)
         if not self._tapes:
             raise BlockError(
                 "this chain was not recorded. Blocks are run one by one on the chain that "
                 "critinit.trace returns."
             )
-        out = self._tapes[index].replay((h,) if isinstance(h, Tensor) else tuple(h))
+        try:
+            out = self._tapes[position].replay((h,) if isinstance(h, Tensor) else tuple(h))
+        except CritinitError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"block {position} ({self.names[position]}) raised {type(error).__name__}: {error}"
+            ) from error
         return out[0] if len(out) == 1 else out
 
     def _record(self, batch: Batch) -> None:
         recorder = _Recorder()
-        with torch.no_grad():
+        with without_activations():
             self.walk(batch, recorder, record=True)
         self._tapes = recorder.tapes
 
@@ -150,7 +173,7 @@ class _Recorder:
         self.tapes: list[Tape] = []
 
     def enter(self, h: Tensors) -> Tensors:
-        return h
+        return tuple(t.detach().requires_grad_() for t in h)
 
     def leave(self, index: int, h: Tensors, out: Tensors, tape: Tape | None) -> Tensors:
         assert tape is not None
@@ -181,7 +204,7 @@ def trace(
     >>> chain.run(1, torch.randn(4, 8)).shape
     torch.Size([4, 8])
     """
-    model = same_module(model)
+    model = check_model(model)
     batch = next(read_batches(model, inputs))
     check_batch(model, batch)
     with untouched(model, seed=0):
@@ -193,14 +216,22 @@ def trace(
 def find_and_walk(
     model: nn.Module, batch: Batch, blocks: Blocks, output: Output, walk: Callable[[Chain], None]
 ) -> Chain:
-    """Find the chain on a few examples and ``walk`` it; on all of them if it then diverges."""
+    """Find the chain on a few examples and ``walk`` it; on all of them if it then diverges.
+
+    Where a tensor from before a block turns up behind it again, by a way that no call shows, the
+    blocks between are joined.
+    """
     for whole_batch in (False, True):
         chain = find_chain(model, batch, blocks, output, whole_batch)
-        try:
-            walk(chain)
-        except DivergedError:
-            continue
-        return chain
+        while True:
+            try:
+                walk(chain)
+            except LeakError as leak:
+                chain = chain.joined(leak.start, leak.stop)
+                continue
+            except DivergedError:
+                break
+            return chain
     raise ModelError(
         f"{type(model).__name__} runs other layers each time it is called (layer drop?), so it has "
         "no fixed chain of blocks. Call model.eval(), or switch that randomness off."
@@ -216,14 +247,17 @@ def find_chain(
     """
     names = {module: name for name, module in model.named_modules()}
     if not any(p.is_floating_point() for p in model.parameters()):
-        raise ModelError(f"{type(model).__name__} has no weights: there is nothing to measure.")
+        raise ModelError(
+            f"{type(model).__name__} has no weights of real numbers, so there is nothing to "
+            "measure. Layers in a plain list are not seen (use nn.ModuleList); complex and "
+            "quantised weights are not supported."
+        )
     with gradients_for(model.parameters()):
         few = batch if whole_batch else batch.head(_examples_needed(model))
         found = discover(model, names, few, output)
         if found.failure is not None and few is not batch:
             found = discover(model, names, batch, output)
-    graph, positions = _graph_from_first_input(found)
-    return _Cutter(model, found, graph, positions).chain(blocks, output)
+    return _Cutter(model, found, _main_input(found)).chain(blocks, output)
 
 
 def _examples_needed(model: nn.Module) -> int:
@@ -232,13 +266,35 @@ def _examples_needed(model: nn.Module) -> int:
     return 2 if any(uses_batch_statistics(norm) for norm in norms) else 1
 
 
-def _graph_from_first_input(found: Discovery) -> tuple[Graph, tuple[int, ...]]:
-    """The graph from the first floating input that reaches the output."""
-    if found.sink is not None:
-        for position, source in enumerate(found.sources):
-            graph = Graph([source], found.sink)
-            if graph.sink is not None:
-                return graph, (position,)
+@dataclass(frozen=True)
+class _Start:
+    """Where the chain begins: a floating input, or (position None) the inlet."""
+
+    graph: Graph
+    position: int | None
+
+
+def _main_input(found: Discovery) -> _Start:
+    """The input that the most weights act on.
+
+    Not one that is tiny beside another, such as the time of a diffusion model; of equals, the one
+    whose path has the most tensors that nothing goes round (features before an adjacency matrix).
+    """
+    reaching = []
+    for i, node in enumerate([*found.sources, *found.inlet_source] if found.sink else []):
+        assert found.sink is not None
+        graph = Graph([node], found.sink)
+        if graph.sink is not None:
+            reaching.append((i, graph))
+    largest = max((found.sizes[i] for i, _ in reaching), default=0)
+    starts: list[tuple[tuple[int, int], _Start]] = []
+    for i, graph in reaching:
+        if found.sizes[i] * _TINY >= largest:
+            weights = {id(p) for vertex in graph.vertices for p in vertex.weights}
+            position = i if i < len(found.sources) else None
+            starts.append(((len(weights), len(graph.cuts())), _Start(graph, position)))
+    if starts:
+        return max(starts, key=lambda start: start[0])[1]
     if found.failure is not None:
         raise _raised_early(found.failure)
     if found.sink is None:
@@ -256,13 +312,11 @@ def _graph_from_first_input(found: Discovery) -> tuple[Graph, tuple[int, ...]]:
 class _Cutter:
     """Turns a discovery into a chain, by the rule or at the places the user names."""
 
-    def __init__(
-        self, model: nn.Module, found: Discovery, graph: Graph, positions: tuple[int, ...]
-    ) -> None:
+    def __init__(self, model: nn.Module, found: Discovery, start: _Start) -> None:
         self.model = model
         self.found = found
-        self.graph = graph
-        self.positions = positions
+        self.graph = start.graph
+        self.start = start.position
         self.parameters = dict(model.named_parameters())
         self.parameter_names = {id(p): name for name, p in self.parameters.items()}
 
@@ -283,6 +337,7 @@ class _Cutter:
             input_positions=self._joining_inputs(groups[0][-1].end),
             inlet=self._inlet(opening),
             stops=tuple(Stop(end.call, end.positions) for end in ends),
+            written=tuple(self.found.written),
             complete=self.found.failure is None,
         )
         names = _unique([block_label(steps, self._owner) for steps in groups])
@@ -342,6 +397,12 @@ class _Cutter:
 
     def _chosen_calls(self, blocks: Blocks) -> list[Call]:
         modules = dict(self.model.named_modules())
+        named = isinstance(blocks, list | tuple | set) and all(isinstance(b, str) for b in blocks)
+        if not (named or isinstance(blocks, str) or _is_predicate(blocks)):
+            raise BlockError(
+                f"blocks={blocks!r} is not understood. Give the name of a container, a list of "
+                "module names, or a function of name and module."
+            )
         if callable(blocks):
             chosen = {m for name, m in modules.items() if name and blocks(name, m)}
         elif isinstance(blocks, str):
@@ -422,10 +483,10 @@ class _Cutter:
         Inputs that enter later, such as a condition or a float mask, are held fixed.
         """
         assert self.found.sink is not None
-        if self.found.inlet is not None:
+        if self.start is None:
             return ()
         if len(self.found.sources) == 1:
-            return self.positions
+            return (self.start,)
         everything = Graph(self.found.sources, self.found.sink)
         end = [everything.by_node[vertex.node] for vertex in first.vertices]
         assert everything.sink is not None
@@ -437,7 +498,7 @@ class _Cutter:
         )
 
     def _inlet(self, opening: Opening) -> Stop | None:
-        if self.found.inlet is None:
+        if self.start is not None or self.found.inlet is None:
             return None
         within = {self.found.inlet, *self.found.inlet.ancestors()}
         index = next(i for i, call in enumerate(opening.calls) if call in within)
@@ -470,6 +531,10 @@ def _named(modules: dict[str, nn.Module], name: str) -> nn.Module:
     near = difflib.get_close_matches(name, modules, n=3)
     hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else "See model.named_modules()."
     raise BlockError(f"blocks: the model has no module {name!r}. {hint}")
+
+
+def _is_predicate(blocks: Blocks) -> bool:
+    return callable(blocks) and not isinstance(blocks, type)
 
 
 def _unique(names: list[str]) -> list[str]:

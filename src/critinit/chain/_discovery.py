@@ -8,6 +8,7 @@ its saved tensors thrown away, so a deep model costs no more memory than its lar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch.autograd.graph import Node, saved_tensors_hooks
 from critinit._state import module_state
 from critinit.chain._calls import CallWatcher, tensors_in
 from critinit.chain._inputs import Batch
+from critinit.errors import CritinitError, NotDifferentiableError
 
 
 @dataclass(eq=False)
@@ -72,10 +74,13 @@ class Discovery:
     """What one run showed: the calls, and where ``h^0`` and the output stand in the graph."""
 
     root: Call  # stands for the whole run; the model's own call is its first child
-    sources: list[Node]  # of the floating inputs, or of the inlet's output
+    sources: list[Node]  # of the floating inputs
+    inlet_source: list[Node]  # of the first learned tensor made from integer inputs, if any
+    sizes: list[int]  # of the tensors at those sources
     sink: Node | None
-    inlet: Call | None  # the call that made h^0, where the inputs are integers
+    inlet: Call | None  # the call that made it
     failure: Exception | None
+    written: list[nn.Parameter]  # by the model itself while it ran
 
     def broken_calls(self) -> list[Call]:
         """The calls that were under way when the model raised, from the outermost inwards."""
@@ -87,9 +92,15 @@ class Discovery:
 class Discoverer(CallWatcher):
     """Records every call. ``integer_inputs`` are followed until they first become a float."""
 
-    def __init__(self, names: dict[nn.Module, str], integer_inputs: list[Tensor]) -> None:
+    def __init__(
+        self,
+        names: dict[nn.Module, str],
+        written: WrittenParameters,
+        integer_inputs: list[Tensor],
+    ) -> None:
         super().__init__(names)
         self.names = names
+        self.written = written
         self.root = Call("", None, None, begin=0)
         self.current = self.root
         self.inlet: Call | None = None
@@ -105,6 +116,7 @@ class Discoverer(CallWatcher):
     def on_function(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        self.written.before(func, args)
         label = getattr(func, "__name__", str(func))
         return self._record(label, None, lambda: func(*args, **kwargs), args, kwargs)
 
@@ -175,20 +187,47 @@ def discover(
     A model that raises in the middle is not an error yet: the graph then ends with the last tensor
     that was computed, so that everything before the failure can still be measured.
     """
+    try:
+        with without_activations():
+            return _discover(model, names, batch, select)
+    except ActivationsNeededError:  # the model differentiates something itself
+        return _discover(model, names, batch, select)
+
+
+def _discover(
+    model: nn.Module,
+    names: dict[nn.Module, str],
+    batch: Batch,
+    select: Callable[[Any], Tensor],
+) -> Discovery:
     failure: Exception | None = None
     output: Tensor | None = None
-    no_activations = saved_tensors_hooks(_forget, _forgotten)
-    with module_state(model), torch.enable_grad(), no_activations:
+    written = WrittenParameters(model)
+    with written.kept(), module_state(model), torch.enable_grad():
         batch, leaves = batch.outside_inference().with_leaves()
-        watcher = Discoverer(names, [] if leaves else batch.tensors())
+        watcher = Discoverer(names, written, batch.integers())
         try:
             with watcher:
-                output = select(model(*batch.args, **batch.kwargs))
+                output = _checked_output(select(model(*batch.args, **batch.kwargs)))
+        except (ActivationsNeededError, CritinitError):
+            raise
         except Exception as error:
             failure = error
-        sources = [_accumulator(leaf) for leaf in leaves or watcher.leaves]
+        sources = [_accumulator(leaf) for leaf in leaves]
+        inlet = [_accumulator(leaf) for leaf in watcher.leaves]
+    sizes = [leaf.numel() for leaf in [*leaves, *watcher.leaves]]
     sink = output.grad_fn if output is not None else _last_node(watcher.root)
-    return Discovery(watcher.root, sources, sink, watcher.inlet, failure)
+    return Discovery(
+        watcher.root, sources, inlet, sizes, sink, watcher.inlet, failure, list(written.values)
+    )
+
+
+def _checked_output(output: object) -> Tensor:
+    if isinstance(output, Tensor):
+        return output
+    raise NotDifferentiableError(
+        f"output= returned a {type(output).__name__}. Let it return the output tensor."
+    )
 
 
 def _accumulator(leaf: Tensor) -> Node:
@@ -212,9 +251,45 @@ def _has_weight(module: nn.Module | None, args: tuple[Any, ...], kwargs: dict[st
     return any(p.ndim >= 2 for p in given if isinstance(p, nn.Parameter))
 
 
+class ActivationsNeededError(RuntimeError):
+    """A derivative was taken through a graph that keeps no activations."""
+
+
+def without_activations() -> saved_tensors_hooks:
+    """Inside, autograd records what leads to what, but keeps no tensors for it."""
+    return saved_tensors_hooks(_forget, _forgotten)
+
+
 def _forget(tensor: Tensor) -> None:
     return None
 
 
 def _forgotten(packed: None) -> Tensor:
-    raise RuntimeError("this graph keeps no activations")
+    raise ActivationsNeededError("this graph keeps no activations")
+
+
+class WrittenParameters:
+    """The parameters that a model itself overwrites while it runs, with their values before."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._by_storage = {p.data_ptr(): p for p in model.parameters()}
+        self.values: dict[nn.Parameter, tuple[Tensor, Tensor]] = {}
+
+    def before(self, func: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        """Note the value of a parameter that ``func`` is about to write to."""
+        name = getattr(func, "__name__", "")
+        writes = name in {"__set__", "__setitem__", "copy_"} or name.strip("_") + "_" == name
+        if writes and args and isinstance(args[0], Tensor):
+            parameter = self._by_storage.get(args[0].data_ptr())
+            if parameter is not None and parameter not in self.values:
+                self.values[parameter] = parameter.data, parameter.data.clone()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Put the values back afterwards."""
+        try:
+            yield
+        finally:
+            for parameter, (data, value) in self.values.items():
+                parameter.data = data
+                data.copy_(value)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 from torch.utils.data import Dataset
 
-from critinit.chain._calls import tensors_in
-from critinit.errors import InputError, NotDifferentiableError
+from critinit.chain._calls import same_module, tensors_in
+from critinit.errors import InputError, ModelError, NotDifferentiableError
 
 _TARGET_KEYS = ("label", "labels", "label_ids")
 
@@ -44,11 +44,15 @@ class Batch:
 
         def fresh(tensor: Tensor) -> Tensor:
             if not tensor.is_floating_point():
-                return tensor
+                return tensor.clone()
             leaves.append(tensor.detach().clone().requires_grad_())
             return leaves[-1].clone()
 
         return self.map(fresh), leaves
+
+    def integers(self) -> list[Tensor]:
+        """The inputs that are not floating, such as token ids."""
+        return [t for t in self.tensors() if not t.is_floating_point()]
 
     def replace(self, positions: tuple[int, ...], tensors: tuple[Tensor, ...]) -> Batch:
         """The same batch with its floating tensors at ``positions`` exchanged."""
@@ -65,8 +69,11 @@ class Batch:
         return self.map(swap)
 
     def outside_inference(self) -> Batch:
-        """The same batch, usable by autograd also if it was made under ``inference_mode``."""
-        return self.map(lambda t: t.clone() if t.is_inference() else t)
+        """The same batch, usable by autograd also if it was made under ``inference_mode``.
+
+        What is not floating is copied in any case: the model may write to it.
+        """
+        return self.map(lambda t: t.clone() if t.is_inference() or not t.is_floating_point() else t)
 
     def floats(self) -> list[Tensor]:
         return [t for t in self.tensors() if t.is_floating_point()]
@@ -92,7 +99,7 @@ def read_batches(model: nn.Module, inputs: object) -> Iterator[Batch]:
     elif isinstance(inputs, tuple):
         yield Batch(inputs, {})
     elif isinstance(inputs, Mapping):
-        yield _from_mapping(inputs)
+        yield _from_mapping(model, inputs)
     elif isinstance(inputs, Iterable) and not isinstance(inputs, Dataset | str | bytes):
         empty = True
         for item in inputs:
@@ -110,8 +117,10 @@ def read_batches(model: nn.Module, inputs: object) -> Iterator[Batch]:
         )
 
 
-def _from_mapping(item: Mapping[str, Any]) -> Batch:
-    return Batch((), {k: v for k, v in item.items() if k not in _TARGET_KEYS})
+def _from_mapping(model: nn.Module, item: Mapping[str, Any]) -> Batch:
+    """The model's keyword arguments; targets only if it cannot run without."""
+    required = _required_arguments(model)
+    return Batch((), {k: v for k, v in item.items() if k not in _TARGET_KEYS or k in required})
 
 
 def _from_item(model: nn.Module, item: object) -> Batch:
@@ -121,22 +130,43 @@ def _from_item(model: nn.Module, item: object) -> Batch:
     if isinstance(item, Tensor):
         return Batch((item,), {})
     if isinstance(item, Mapping):
-        return _from_mapping(item)
+        return _from_mapping(model, item)
     if isinstance(item, tuple | list):
-        return Batch(tuple(item[: _required_arguments(model)]), {})
+        if item and isinstance(item[0], tuple | list | Mapping):
+            return _from_item(model, item[0])  # ((a, b), y)
+        return Batch(tuple(item[: max(1, len(_required_arguments(model)))]), {})
     raise InputError(
         f"a batch is a {type(item).__name__}, which is not understood. A batch is a tensor, a "
         "tuple (x, y), or a dict of the model's arguments."
     )
 
 
-def _required_arguments(model: nn.Module) -> int:
-    parameters = inspect.signature(model.forward).parameters.values()
-    required = sum(
-        p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        for p in parameters
-    )
-    return max(1, required)
+def _required_arguments(model: nn.Module) -> list[str]:
+    return [
+        name
+        for name, p in inspect.signature(model.forward).parameters.items()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+
+
+def check_model(model: object) -> nn.Module:
+    """The module to work on, or what is wrong with it."""
+    if not isinstance(model, nn.Module):
+        raise ModelError(
+            f"model is a {type(model).__name__}. Pass an nn.Module (and the inputs second)."
+        )
+    model = same_module(model)
+    for name, p in model.named_parameters():
+        if isinstance(p, nn.parameter.UninitializedParameter):
+            raise ModelError(
+                f"{name} has no shape yet: a lazy layer. Run the model once on a batch first."
+            )
+        if p.is_inference():
+            raise ModelError(
+                f"{name} was made under torch.inference_mode, so it has no derivative. Build the "
+                "model outside, or make a copy of it there."
+            )
+    return model
 
 
 def check_batch(model: nn.Module, batch: Batch) -> None:
@@ -145,6 +175,10 @@ def check_batch(model: nn.Module, batch: Batch) -> None:
     if not tensors:
         raise InputError("the batch holds no tensor. Pass at least one tensor of inputs.")
     for tensor in tensors:
+        if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_complex():
+            raise InputError(
+                "the batch holds a sparse, nested or complex tensor. Pass dense real tensors."
+            )
         if tensor.numel() == 0:
             raise InputError(
                 f"the batch is empty: a tensor of shape {tuple(tensor.shape)} was given. "
@@ -156,7 +190,9 @@ def check_batch(model: nn.Module, batch: Batch) -> None:
                 f"the input is on {tensor.device} and the model on {device}. "
                 f"Move one of them: inputs.to({str(device)!r})."
             )
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        if tensor.device.type == "meta":
+            raise InputError("the input is on the meta device and holds no values. Pass real data.")
+        if tensor.is_floating_point() and not _is_finite_or_mask(tensor):
             bad = int((~torch.isfinite(tensor)).sum())
             raise InputError(
                 f"the input holds {bad} value(s) that are NaN or infinite, of {tensor.numel()}. "
@@ -164,6 +200,12 @@ def check_batch(model: nn.Module, batch: Batch) -> None:
             )
     if batch.size == 1:
         _refuse_batchnorm_of_one(model)
+
+
+def _is_finite_or_mask(tensor: Tensor) -> bool:
+    """Additive attention masks hold zeros and minus infinities."""
+    finite = torch.isfinite(tensor)
+    return bool(finite.all() | ((tensor == -torch.inf) | (tensor == 0)).all())
 
 
 def _device_of(model: nn.Module) -> torch.device | None:

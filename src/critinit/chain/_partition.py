@@ -246,6 +246,8 @@ def boundary_after(index: int, call: Call, graph: Graph) -> Boundary | None:
     if not live:
         return None
     positions, vertices, shapes = zip(*live, strict=True)
+    if len(set(vertices)) < len(vertices):
+        return None  # the same tensor twice: two leaves would lose what links them
     return Boundary(index, positions, vertices, shapes)
 
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
+from critinit._state import original
 from critinit.errors import ModelError
 
 _AS_THEY_ARE = (
-    Tensor,
     nn.Module,
     torch.dtype,
     torch.device,
@@ -58,6 +58,7 @@ class Entry:
     leaves: list[Any]
     spec: TreeSpec
     slots: list[int]
+    with_gradients: bool  # False inside a no_grad of the model
 
 
 @dataclass
@@ -66,6 +67,7 @@ class Tape:
 
     entries: list[Entry] = field(default_factory=list)
     outputs: tuple[int, ...] | None = None
+    _saw_unseen: bool = False
     _slot_of: dict[int, int] = field(default_factory=dict)
     _alive: list[Tensor] = field(default_factory=list)
     _pending: tuple[list[Any], TreeSpec] | None = None
@@ -85,14 +87,17 @@ class Tape:
     def after(self, run: Callable[..., Any], tensors: list[Tensor]) -> None:
         """Note what the call returned."""
         assert self._pending is not None
+        if getattr(run, "__name__", "") == "_set_grad_enabled":
+            return  # a change of mode is kept with each call instead
         slots = [self._new_slot(tensor) for tensor in tensors]
-        self.entries.append(Entry(run, *self._pending, slots))
+        self.entries.append(Entry(run, *self._pending, slots, torch.is_grad_enabled()))
         self._pending = None
 
     def finish(self, outputs: tuple[Tensor, ...]) -> None:
         """End the block with these tensors and let go of all others."""
         slots = [self._slot_of.get(id(t)) for t in outputs]
-        self.outputs = None if None in slots else tuple(s for s in slots if s is not None)
+        if None not in slots and not self._saw_unseen:
+            self.outputs = tuple(s for s in slots if s is not None)
         self._slot_of.clear()
         self._alive.clear()
 
@@ -105,16 +110,17 @@ class Tape:
         """
         if self.outputs is None:
             raise ModelError(
-                "this block's output comes from a call that cannot be seen from Python (such as a "
-                "scripted function), so the block cannot be run alone. Put that call in a module "
-                "of its own."
+                "this block uses a tensor from a call that cannot be seen from Python (such as a "
+                "scripted function), so it cannot be run alone. Put that call in a module of its "
+                "own."
             )
         values: dict[int, Tensor] = {i: tensor.clone() for i, tensor in enumerate(h)}
         for entry in self.entries:
             args, kwargs = tree_unflatten(
                 [_filled(x, values, stand_in) for x in entry.leaves], entry.spec
             )
-            returned = entry.run(*args, **kwargs)
+            with torch.set_grad_enabled(entry.with_gradients and torch.is_grad_enabled()):
+                returned = entry.run(*args, **kwargs)
             tensors = [x for x in tree_flatten(returned)[0] if isinstance(x, Tensor)]
             values.update(zip(entry.slots, tensors, strict=True))
         return tuple(values[slot] for slot in self.outputs)
@@ -127,6 +133,9 @@ class Tape:
     def _stand_in(self, leaf: Any) -> Any:
         if id(leaf) in self._slot_of:
             return Slot(self._slot_of[id(leaf)])
+        if isinstance(leaf, Tensor):
+            self._saw_unseen |= leaf.requires_grad  # it follows h, but no call returned it
+            return original(leaf)
         if isinstance(leaf, _AS_THEY_ARE):
             return leaf
         return Snapshot(_copy_around_tensors(leaf))

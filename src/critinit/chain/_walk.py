@@ -50,11 +50,21 @@ class Plan:
     input_positions: tuple[int, ...]  # of h^0 among the floating inputs
     inlet: Stop | None  # or where h^0 is made, if the inputs are integers
     stops: tuple[Stop, ...]  # all boundaries but the output
+    written: tuple[nn.Parameter, ...]  # parameters that the model itself overwrites
     complete: bool  # False if the model raised while it was discovered
 
 
 class DivergedError(Exception):
     """The model made other calls than when its chain was found."""
+
+
+class LeakError(Exception):
+    """What left block ``stop - 1`` depends on what entered block ``start``, round the others."""
+
+    def __init__(self, start: int, stop: int) -> None:
+        super().__init__(start, stop)
+        self.start = start
+        self.stop = stop
 
 
 class _Walker(CallWatcher):
@@ -72,6 +82,8 @@ class _Walker(CallWatcher):
     def start(self, h: Tensors) -> Tensors:
         """Begin a block at ``h``; the model gets copies, which it may overwrite."""
         self.h = self.observer.enter(h)
+        for tensor in self.h:
+            tensor._critinit_block = self._block  # type: ignore[attr-defined]
         copies = tuple(t.clone() for t in self.h)
         self.tape = Tape.starting_from(copies) if self.record else None
         return copies
@@ -80,9 +92,22 @@ class _Walker(CallWatcher):
         """End the current block at ``out``."""
         if self.tape is not None:
             self.tape.finish(out)
+        self._check_for_leaks(out)
         index, self._block = self._block, self._block + 1
         h, self.h = self.h, ()
         return self.observer.leave(index, h, out, self.tape)
+
+    def _check_for_leaks(self, out: Tensors) -> None:
+        """Find tensors of earlier blocks that the model kept for itself and used again.
+
+        They are known by the leaf that their autograd graph ends in.
+        """
+        if not all(t.is_leaf for t in self.h):
+            return  # the graph is to reach back
+        for leaf in _leaves_behind(out):
+            block = getattr(leaf, "_critinit_block", self._block)
+            if block < self._block:
+                raise LeakError(block, self._block + 1)
 
     def on_module(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if module in self.plan.opened:
@@ -162,11 +187,11 @@ def walk(plan: Plan, batch: Batch, observer: Observer, record: bool = False) -> 
         h = tuple(floats[position] for position in plan.input_positions)
         batch = batch.replace(plan.input_positions, walker.start(h))
         del floats, h
-    with module_state(plan.model):
+    with module_state(plan.model, plan.written):
         try:
             with walker:
                 output = plan.output(plan.model(*batch.args, **batch.kwargs))
-        except (CritinitError, DivergedError):
+        except (CritinitError, DivergedError, LeakError):
             raise
         except Exception as error:
             raise ModelError(
@@ -174,6 +199,23 @@ def walk(plan: Plan, batch: Batch, observer: Observer, record: bool = False) -> 
             ) from error
         walker.check_complete()
         walker.stop((output,))
+
+
+def _leaves_behind(tensors: Tensors) -> Iterator[Tensor]:
+    """Every leaf of the autograd graph that leads to ``tensors``."""
+    stack = [t.grad_fn for t in tensors]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if node is None:
+            continue
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            yield leaf
+        for child, _ in node.next_functions:
+            if child not in seen:
+                seen.add(child)
+                stack.append(child)
 
 
 def _pick(tensors: list[Tensor], positions: tuple[int, ...]) -> Tensors:
