@@ -1,5 +1,6 @@
 """Is a PyTorch network critical at initialization? Measure it, and make it so."""
 
+from critinit.base import reset_
 from critinit.chain import Block, Chain, trace
 from critinit.errors import (
     BlockError,
@@ -9,9 +10,11 @@ from critinit.errors import (
     NotDifferentiableError,
     NotFiniteError,
 )
+from critinit.keep import KeepError, fold_
 from critinit.losses import JKL, JLL, JSL
 from critinit.measurement import measure
 from critinit.profile import Factorization, Profile
+from critinit.scan import BatchScan, batch_scan
 from critinit.solvers import SGD, Sweep
 from critinit.tuning import Result, tune_, tuned
 
@@ -20,19 +23,24 @@ __all__ = [
     "JLL",
     "JSL",
     "SGD",
+    "BatchScan",
     "Block",
     "BlockError",
     "Chain",
     "CritinitError",
     "Factorization",
     "InputError",
+    "KeepError",
     "ModelError",
     "NotDifferentiableError",
     "NotFiniteError",
     "Profile",
     "Result",
     "Sweep",
+    "batch_scan",
+    "fold_",
     "measure",
+    "reset_",
     "trace",
     "tune_",
     "tuned",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,8 +13,10 @@ from torch import nn
 
 from critinit._state import draw_seed, untouched
 from critinit.apjn import VJP, Probes
+from critinit.base import Base, all_or_nothing, reset_
 from critinit.chain._chain import Blocks, Output
 from critinit.chain._inputs import Batch, check_batch, check_model, read_batches
+from critinit.keep import Keep, check_keep, keep_multipliers
 from critinit.losses import JKL, Loss
 from critinit.measurement import checked_generator, find_and_measure
 from critinit.profile import Profile
@@ -52,12 +55,15 @@ def tune_(
     loss: Loss | None = None,
     solver: Solver | None = None,
     scale: Scale = None,
+    keep: Keep = "fold",
     blocks: Blocks = None,
     span: int = 1,
     probes: int = 1,
+    base: Base | None = None,
     generator: torch.Generator | None = None,
     progress: Callable[[int, int], None] | None = None,
     *,
+    bias_std: float | None = 0.1,
     output: Output | None = None,
 ) -> Result:
     """Multiply each parameter tensor of ``model`` by a scalar that makes the network critical.
@@ -73,9 +79,15 @@ def tune_(
         solver: `Sweep` (the default) or `SGD`, the paper's.
         scale: Which parameters get a multiplier: all, names or patterns, module types, or a
             function of name and parameter.
+        keep: ``"fold"`` multiplies the parameters (``θ ← a θ``) and leaves a plain model. With
+            ``"frozen"`` the multipliers stay beside them as buffers, with ``"trainable"`` as
+            parameters; `fold_` turns both into the first.
         blocks: Where the blocks end; see `critinit.trace`.
         span: Tune the non-overlapping ``J^{l,l+span}``, when resources are short.
         probes: Random vectors for each J (N_v in the paper).
+        base: Draw the weights afresh first: ``"kaiming"``, ``"orthogonal"``, ``"default"`` or a
+            function; see `reset_`. None keeps what is there.
+        bias_std: Of the biases that ``base`` draws: a zero bias cannot be scaled.
         generator: The only source of randomness; by default a fresh one with seed 0.
         progress: Called with how much is done, and of how much.
         output: Picks the output tensor from what the model returns.
@@ -90,11 +102,45 @@ def tune_(
     """
     module = check_model(model)
     generator = checked_generator(generator)
+    parameters = choose_parameters(module, scale)
+    check_keep(module, parameters, keep)
+    drawn = nullcontext() if base is None else all_or_nothing(module)
+    with drawn:
+        if base is not None:
+            reset_(module, base, bias_std=bias_std, generator=generator)
+        problem, before, judge = _posed(
+            module, inputs, parameters, loss, blocks, span, probes, generator, progress, output
+        )
+        with untouched(module, draw_seed(generator)):
+            solution = (solver or Sweep()).solve(problem)
+            multipliers = {name: torch.tensor(a) for name, a in solution.multipliers.items()}
+            with problem.twin.applied(multipliers):
+                _, after = find_and_measure(
+                    problem.chain, judge, None, 1, VJP(problem.probes), generator, None
+                )
+        keep_multipliers(module, solution.multipliers, keep)
+    return Result(
+        before, after, solution.multipliers, solution.history, solution.converged, solution.message
+    )
+
+
+def _posed(
+    module: nn.Module,
+    inputs: object,
+    parameters: Mapping[str, nn.Parameter],
+    loss: Loss | None,
+    blocks: Blocks,
+    span: int,
+    probes: int,
+    generator: torch.Generator,
+    progress: Callable[[int, int], None] | None,
+    output: Output | None,
+) -> tuple[Problem, Profile, Batch]:
+    """The problem to solve, the profile before, and the batch that judges."""
     estimator = VJP(Probes(probes, generator))
     batches = _Batches(module, inputs)
     judge = batches.held_back()
     chain, before = find_and_measure(module, judge, blocks, span, estimator, generator, output)
-    parameters = choose_parameters(module, scale)
     problem = Problem(
         chain=chain,
         twin=Twin(module, parameters, chain.opened),
@@ -104,14 +150,7 @@ def tune_(
         probes=estimator.probes,
         report=progress or (lambda done, total: None),
     )
-    with untouched(module, draw_seed(generator)):
-        solution = (solver or Sweep()).solve(problem)
-        with problem.twin.applied({n: torch.tensor(a) for n, a in solution.multipliers.items()}):
-            _, after = find_and_measure(chain, judge, None, 1, estimator, generator, None)
-    _fold(parameters, solution.multipliers)
-    return Result(
-        before, after, solution.multipliers, solution.history, solution.converged, solution.message
-    )
+    return problem, before, judge
 
 
 def tuned(model: nn.Module, inputs: object, **options: object) -> nn.Module:
@@ -119,19 +158,6 @@ def tuned(model: nn.Module, inputs: object, **options: object) -> nn.Module:
     twin = copy.deepcopy(model)
     tune_(twin, inputs, **options)  # type: ignore[arg-type]
     return twin
-
-
-def _fold(parameters: dict[str, nn.Parameter], multipliers: dict[str, float]) -> None:
-    """``θ ← a θ``, for all or (if anything interrupts) for none."""
-    with torch.no_grad():
-        before = [p.clone() for p in parameters.values()]
-        try:
-            for name, p in parameters.items():
-                p.mul_(multipliers[name])
-        except BaseException:
-            for p, value in zip(parameters.values(), before, strict=True):
-                p.copy_(value)
-            raise
 
 
 class _Batches:

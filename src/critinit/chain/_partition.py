@@ -29,7 +29,7 @@ from critinit.chain._discovery import Call, Discovery
 from critinit.chain._graph import Graph, Vertex
 
 _LONGEST_BLOCK = 4  # skip connections in one module that is still a block, not a network
-_NORMALIZATIONS = (
+NORMALIZATIONS = (
     nn.modules.batchnorm._NormBase,
     nn.LayerNorm,
     nn.GroupNorm,
@@ -74,7 +74,7 @@ class Step:
     @property
     def is_normalization(self) -> bool:
         learned = any(vertex.parameters for vertex in self.vertices)
-        return isinstance(self.last, _NORMALIZATIONS) or (learned and not self.has_weights)
+        return isinstance(self.last, NORMALIZATIONS) or (learned and not self.has_weights)
 
     @property
     def is_max_pool(self) -> bool:
@@ -96,7 +96,7 @@ class BrokenStep(Step):
     @property
     def is_normalization(self) -> bool:
         learned = self.last is not None and next(self.last.parameters(), None) is not None
-        return isinstance(self.last, _NORMALIZATIONS) or (learned and not self.has_weights)
+        return isinstance(self.last, NORMALIZATIONS) or (learned and not self.has_weights)
 
     @property
     def is_max_pool(self) -> bool:

@@ -140,4 +140,4 @@ def check_finite(problem: Problem, j: Tensor, k: Tensor) -> None:
 
 
 def plain(multipliers: Mapping[str, Tensor]) -> dict[str, float]:
-    return {name: float(a) for name, a in multipliers.items()}
+    return {name: float(a.detach()) for name, a in multipliers.items()}

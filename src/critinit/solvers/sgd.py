@@ -138,7 +138,7 @@ def differentiate(
         multiplier.grad = _distributed.mean(
             torch.zeros_like(multiplier) if gradient is None else gradient
         )
-    return float(loss), mean_j.detach(), mean_k.detach()
+    return float(loss.detach()), mean_j.detach(), mean_k.detach()
 
 
 class _FullGraph:

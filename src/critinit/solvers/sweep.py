@@ -28,6 +28,7 @@ from critinit.solvers._problem import (
     twice_differentiable,
 )
 
+_ENOUGH = 4  # probes, to tell their own spread
 _LONGEST_STEP = 6.0  # in log a
 _BY_DEGREES = (0.15, 0.9)  # the ratio of residuals by which a step is repeated
 _UNSEEN = torch.empty(0)
@@ -201,10 +202,11 @@ class _Block:
         exponential of ``log a``, of which a Newton step removes a factor e.
         """
         new, confirmed = self._run(point.s + step)
-        if not confirmed and not new.loss < point.loss:
-            new, confirmed = self._run(point.s + step / 4)
-            if not confirmed and not new.loss < point.loss:
+        while not (confirmed or new.loss < point.loss):
+            if not self._may_run():
                 return point, False
+            step = step / 4
+            new, confirmed = self._run(point.s + step)
         ratio = new.largest / point.largest
         if confirmed or not _BY_DEGREES[0] < ratio < _BY_DEGREES[1] or not self._may_run():
             return new, confirmed
@@ -286,7 +288,7 @@ class _Block:
                 "finite. The model is as it was."
             )
         residuals = self.problem.block_residuals(j, self.k, k)
-        noise = float(standard_error(table).cpu() / j) if j > 0 else 0.0
+        noise = float(_probe_noise(table).cpu() / j) if j > 0 else 0.0
         return replace(point, j=j, k=k, residuals=residuals, noise=noise)
 
     def _probes_needed(self, noise: float) -> int:
@@ -306,6 +308,17 @@ class _Block:
             for g, x in zip(found, leaves, strict=True)
         ]
         return _distributed.mean(torch.stack(row))
+
+
+def _probe_noise(table: Tensor) -> Tensor:
+    """The standard error that comes of the probes alone, where there are enough to tell.
+
+    The spread over examples is an upper estimate: it holds that of the true J, too.
+    """
+    by_examples = standard_error(table)
+    if len(table) < _ENOUGH:
+        return by_examples
+    return torch.fmin(by_examples, standard_error(table.mean(1, keepdim=True)))
 
 
 def _secant(derivative: Tensor, taken: Tensor, gained: Tensor) -> Tensor:
