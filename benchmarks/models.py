@@ -28,6 +28,23 @@ def resmlp_s12() -> nn.Module:
     )
 
 
+def resmlp_plain() -> nn.Module:
+    """The same without the small LayerScale: all of them 1."""
+    model = resmlp_s12()
+    for name, p in model.named_parameters():
+        if name.endswith((".ls1", ".ls2")):
+            nn.init.ones_(p)
+    return model
+
+
+def vgg19_bn() -> nn.Module:
+    """VGG19_BN for 32×32 images, with a linear head."""
+    model = torchvision.models.vgg19_bn(num_classes=10)
+    model.avgpool = nn.Identity()
+    model.classifier = nn.Linear(512, 10)
+    return model
+
+
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "MLP 10×500": (partial(mlp, 500, 10, inputs=500), (128, 500)),
     "VGG19_BN": (partial(torchvision.models.vgg19_bn, num_classes=10), (32, 3, 32, 32)),

@@ -89,13 +89,17 @@ def _run_on_copies_of_buffers(model: nn.Module) -> None:
 
 
 def _copy_of(buffer: Tensor) -> Tensor:
-    copy = buffer.detach().clone()
-    copy._critinit_original = buffer  # type: ignore[attr-defined]
-    return copy
+    return standing_for(buffer, buffer.detach().clone())
+
+
+def standing_for(original: Tensor, stand_in: Tensor) -> Tensor:
+    """``stand_in``, marked as what a run uses in place of a buffer or parameter."""
+    stand_in._critinit_original = original  # type: ignore[attr-defined]
+    return stand_in
 
 
 def original(tensor: Tensor) -> Tensor:
-    """The buffer that ``tensor`` is a run's copy of, or the tensor itself."""
+    """The buffer or parameter that ``tensor`` stands for in a run, or the tensor itself."""
     found: Tensor = getattr(tensor, "_critinit_original", tensor)
     return found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,20 +24,9 @@ class Loss(Protocol):
         ...
 
 
-@runtime_checkable
-class SquaredLoss(Loss, Protocol):
-    """A loss that is half the sum of squared residuals."""
+class SquaredLoss(ABC):
+    """A loss that is half the sum of squared residuals, each of a single block."""
 
-    def residuals(self, j: Tensor, k: Tensor) -> Tensor:
-        """A row of residuals for each block, before blocks are left out."""
-        ...
-
-    def includes(self, blocks: int) -> Tensor:
-        """Marks the blocks that count."""
-        ...
-
-
-class _Squared(ABC):
     input: bool
     output: bool
 
@@ -49,16 +38,17 @@ class _Squared(ABC):
         return marks
 
     @abstractmethod
-    def residuals(self, j: Tensor, k: Tensor) -> Tensor:
-        """A row for each block."""
+    def residuals(self, j: Tensor, k: Tensor, k_next: Tensor) -> Tensor:
+        """A row for each block, from its J and the K before and behind it."""
 
     def __call__(self, j: Tensor, k: Tensor) -> Tensor:
-        rows = self.residuals(j, k)[self.includes(len(j)).to(j.device)]
+        counted = self.includes(len(j)).to(j.device)
+        rows = self.residuals(j[counted], k[:-1][counted], k[1:][counted])
         return 0.5 * rows.square().sum()
 
 
 @dataclass(frozen=True)
-class JLL(_Squared):
+class JLL(SquaredLoss):
     """Jacobian log loss, ``½ Σ_{l=1}^{L} (log J^{l,l+1})²`` (eq. loss_sq_J).
 
     >>> j = torch.tensor([9.0, 1.0, torch.e], dtype=torch.float64)  # the first is left out
@@ -69,13 +59,13 @@ class JLL(_Squared):
     input: bool = False
     output: bool = True
 
-    def residuals(self, j: Tensor, k: Tensor) -> Tensor:
+    def residuals(self, j: Tensor, k: Tensor, k_next: Tensor) -> Tensor:
         """``log J``."""
         return j.log().unsqueeze(1)
 
 
 @dataclass(frozen=True)
-class JSL(_Squared):
+class JSL(SquaredLoss):
     """Jacobian square loss, ``½ Σ_{l=1}^{L} (J^{l,l+1} − 1)²``.
 
     Its convergence is poor where J ≫ 1.
@@ -84,13 +74,13 @@ class JSL(_Squared):
     input: bool = False
     output: bool = True
 
-    def residuals(self, j: Tensor, k: Tensor) -> Tensor:
+    def residuals(self, j: Tensor, k: Tensor, k_next: Tensor) -> Tensor:
         """``J − 1``."""
         return (j - 1).unsqueeze(1)
 
 
 @dataclass(frozen=True)
-class JKL(_Squared):
+class JKL(SquaredLoss):
     """Jacobian-kernel loss (eq. jkle).
 
     ``½ Σ (log J^{l,l+1})² + λ/2 Σ (log K^{l+1}/K^l)²``, ``l = 0 … L``: the second term keeps the
@@ -102,6 +92,6 @@ class JKL(_Squared):
     input: bool = True
     output: bool = True
 
-    def residuals(self, j: Tensor, k: Tensor) -> Tensor:
+    def residuals(self, j: Tensor, k: Tensor, k_next: Tensor) -> Tensor:
         """``log J`` and ``√λ log K^{l+1}/K^l``."""
-        return torch.stack([j.log(), self.lam**0.5 * (k[1:] / k[:-1]).log()], dim=1)
+        return torch.stack([j.log(), self.lam**0.5 * (k_next / k).log()], dim=1)

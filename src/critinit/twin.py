@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from critinit._state import standing_for
 from critinit.errors import CritinitError
 
 Scale = (
@@ -78,18 +79,29 @@ def _matches(name: str, pattern: str) -> bool:
 class Products(dict[int, Tensor]):
     """``a·θ`` by the id of θ, computed when it is first asked for; θ itself has no multiplier."""
 
-    def __init__(self, scaled: Mapping[int, tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         super().__init__()
-        self._scaled = scaled
+        self._names = {id(p): name for name, p in parameters.items()}
+        self._multipliers: dict[str, Tensor] = {}
+
+    def use(self, multipliers: Mapping[str, Tensor]) -> None:
+        """Multiply by these from now on."""
+        self._multipliers.update(multipliers)
+        self.clear()
+
+    def multiplier_of(self, parameter: Tensor) -> Tensor | None:
+        """The present ``a`` of θ."""
+        return self._multipliers.get(self._names.get(id(parameter), ""))
 
     def of(self, parameter: Tensor) -> Tensor:
         """What stands in for ``parameter``."""
-        if id(parameter) not in self._scaled:
+        a = self.multiplier_of(parameter)
+        if a is None:
             return parameter
         if id(parameter) not in self:
-            a, theta = self._scaled[id(parameter)]
             with torch._C.DisableTorchFunction():  # a product is no call of the model
-                self[id(parameter)] = a.to(theta.dtype) * theta
+                product = a.to(parameter.dtype) * parameter
+            self[id(parameter)] = standing_for(parameter, product)
         return self[id(parameter)]
 
 
@@ -119,29 +131,28 @@ class Twin:
 
     @contextmanager
     def applied(self, multipliers: Mapping[str, Tensor]) -> Iterator[Products]:
-        """Inside, the model runs with ``a·θ``; gradients flow to the multipliers."""
-        products = Products(
-            {id(self.parameters[n]): (a, self.parameters[n]) for n, a in multipliers.items()}
-        )
+        """Inside, the model runs with ``a·θ``; gradients flow to the multipliers.
+
+        They can be exchanged for others (`Products.use`) while the model runs.
+        """
+        products = _LiveProducts(self.parameters)
+        products.use(multipliers)
         undo: list[tuple[dict[str, Any], str, Any]] = []
 
         def put(table: dict[str, Any], key: str, value: Any) -> None:
             undo.append((table, key, table.get(key, _MISSING)))
             table[key] = value
 
-        by_module: dict[nn.Module, dict[str, Tensor]] = {}
-        for name, a in multipliers.items():
-            for module, key in self._owners[name]:
-                by_module.setdefault(module, {})[key] = a
+        owners = dict.fromkeys(module for name in multipliers for module, _ in self._owners[name])
         try:
-            for module, a_of in by_module.items():
+            for module in owners:
                 if module in self._output_scaled:
-                    layer = _ScaledLayer(module, a_of)
-                    put(module.__dict__, "forward", layer)
+                    put(module.__dict__, "forward", _ScaledLayer(module, products))
                 put(module.__dict__, "_parameters", _Table(module._parameters, products))
                 if isinstance(module, nn.RNNBase):
-                    flat = [products.of(w) for w in module._flat_weights if w is not None]
-                    put(module.__dict__, "_flat_weights", flat)
+                    put(module.__dict__, "_flat_weights", module._flat_weights)
+                    products.recurrent.append((module, module._flat_weights))
+            products.use({})
             yield products
         finally:
             for table, key, value in reversed(undo):
@@ -149,6 +160,19 @@ class Twin:
                     del table[key]
                 else:
                     table[key] = value
+
+
+class _LiveProducts(Products):
+    """Recurrent layers keep a list of their weights, which has to follow the multipliers."""
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__(parameters)
+        self.recurrent: list[tuple[nn.RNNBase, list[Tensor | None]]] = []
+
+    def use(self, multipliers: Mapping[str, Tensor]) -> None:
+        super().use(multipliers)
+        for module, weights in self.recurrent:
+            module.__dict__["_flat_weights"] = [w if w is None else self.of(w) for w in weights]
 
 
 class _Table(dict[str, Tensor | None]):
@@ -173,10 +197,10 @@ _MISSING = object()
 class _ScaledLayer:
     """The ``forward`` of a linear layer or convolution as ``a_W · (W x) + a_b · b``."""
 
-    def __init__(self, module: Any, a: Mapping[str, Tensor]) -> None:
+    def __init__(self, module: Any, products: Products) -> None:
         self.weight: Tensor = module.weight
         self.bias: Tensor | None = module.bias
-        self.a = a
+        self.products = products
         if isinstance(module, nn.Linear):
             self.apply: Callable[[Tensor, Tensor, None], Tensor] = F.linear
             self.bias_shape: tuple[int, ...] = (-1,)
@@ -186,12 +210,12 @@ class _ScaledLayer:
 
     def __call__(self, x: Tensor) -> Tensor:
         out = self.apply(x, self.weight, None)
-        if "weight" in self.a:
-            out = out * self.a["weight"].to(out.dtype)
+        a = self.products.multiplier_of(self.weight)
+        if a is not None:
+            out = out * a.to(out.dtype)
         if self.bias is None:
             return out
-        bias = self.bias.to(out.dtype).reshape(self.bias_shape)
-        return out + (bias * self.a["bias"].to(out.dtype) if "bias" in self.a else bias)
+        return out + self.products.of(self.bias).to(out.dtype).reshape(self.bias_shape)
 
 
 _SCALED_AT_OUTPUT = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)

@@ -11,6 +11,7 @@ from torch import Tensor
 from critinit.chain._walk import Tensors
 
 Noise = Literal["gaussian", "rademacher"]
+_ONE = 0x3F800000  # the bits of 1.0
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,24 @@ class Probes:
         return tuple(self._draw(t) for t in tensors)
 
     def _draw(self, like: Tensor) -> Tensor:
-        device = self.generator.device
         if self.noise == "gaussian":
+            device = self.generator.device
             v = torch.randn(like.shape, generator=self.generator, device=device)
         else:
-            v = torch.randint(2, like.shape, generator=self.generator, device=device) * 2.0 - 1.0
+            v = _signs(like.numel(), self.generator).view(like.shape)
         return v.to(like)
+
+
+def _signs(count: int, generator: torch.Generator) -> Tensor:
+    """A random bit each, as the sign bit of a 1: several times faster than a number each."""
+    words = torch.randint(
+        -(2**31),
+        2**31,
+        (-(-count // 32),),
+        generator=generator,
+        dtype=torch.int32,
+        device=generator.device,
+    )
+    shifts = torch.arange(32, dtype=torch.int32, device=words.device)
+    sign_bits = (words.unsqueeze(1) << shifts) & -(2**31)
+    return (sign_bits | _ONE).view(torch.float32).flatten()[:count]

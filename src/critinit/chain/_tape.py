@@ -134,8 +134,10 @@ class Tape:
         if id(leaf) in self._slot_of:
             return Slot(self._slot_of[id(leaf)])
         if isinstance(leaf, Tensor):
-            self._saw_unseen |= leaf.requires_grad  # it follows h, but no call returned it
-            return original(leaf)
+            source = original(leaf)
+            if source is leaf:
+                self._saw_unseen |= leaf.requires_grad  # it follows h, but no call returned it
+            return source
         if isinstance(leaf, _AS_THEY_ARE):
             return leaf
         return Snapshot(_copy_around_tensors(leaf))

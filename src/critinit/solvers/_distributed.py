@@ -13,3 +13,10 @@ def mean(tensor: Tensor) -> Tensor:
     total = tensor.clone()
     dist.all_reduce(total)
     return total / dist.get_world_size()
+
+
+def standard_error(error: Tensor) -> Tensor:
+    """That of such a mean, from the error on each process: the same decisions follow on each."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return error
+    return (mean(error.square()) / dist.get_world_size()).sqrt()

@@ -56,15 +56,17 @@ class Problem:
     def objective(self, j: Tensor, k: Tensor) -> Tensor:
         """The loss, without blocks that are not alive."""
         if isinstance(self.loss, SquaredLoss):
-            return 0.5 * self.loss.residuals(j, k)[self.counted()].square().sum()
-        return self.loss(j, k)
+            counted = self.counted()
+            rows = self.loss.residuals(j[counted], k[:-1][counted], k[1:][counted])
+            return 0.5 * rows.square().sum()
+        return self.loss(j.where(self.alive, 1.0), k)
 
     def block_residuals(self, j: Tensor, k: Tensor, k_next: Tensor) -> Tensor:
         """What one block adds to the loss, as residuals whose half squares it is."""
-        one, two = j.reshape(1), torch.stack([k, k_next])
         if isinstance(self.loss, SquaredLoss):
-            return self.loss.residuals(one, two)[0]
-        return (2 * self.loss(one, two)).clamp_min(1e-12).sqrt().reshape(1)
+            return self.loss.residuals(j.reshape(1), k.reshape(1), k_next.reshape(1))[0]
+        own = self.loss(j.reshape(1), torch.stack([k, k_next]))
+        return (2 * own).clamp_min(1e-12).sqrt().reshape(1)
 
 
 @dataclass(frozen=True)
@@ -129,14 +131,36 @@ def twice_differentiable() -> Iterator[None]:
         yield
 
 
-def check_finite(problem: Problem, j: Tensor, k: Tensor) -> None:
-    """Name the first block whose J or K is not a number to work with."""
-    for i, name in enumerate(problem.chain.names):
-        if not bool(torch.isfinite(torch.stack([j[i], k[i + 1]])).all()):
-            raise TuningError(
-                f"block {i} ({name}) has J = {float(j[i]):.3g} and K = {float(k[i + 1]):.3g}: the "
-                "loss is not finite. The model is as it was; take a smaller learning rate."
-            )
+def chained(
+    problem: Problem,
+    j: Tensor,
+    k: Tensor,
+    k_next: Tensor,
+    by_j: Callable[[], Tensor],
+    by_k: Callable[[], Tensor],
+) -> Tensor:
+    """``∂r/∂s`` of a block's residuals, from ``∂J/∂s`` and ``∂K/∂s`` where r depends on them."""
+    j, k_next = j.clone().requires_grad_(), k_next.clone().requires_grad_()
+    residuals = problem.block_residuals(j, k, k_next)
+    outer = [
+        torch.autograd.grad(r, (j, k_next), retain_graph=True, allow_unused=True) for r in residuals
+    ]
+    parts = []
+    for inner, factors in zip((by_j, by_k), zip(*outer, strict=True), strict=True):
+        if any(factor is not None for factor in factors):
+            along = inner()
+            parts.append(torch.stack([0 * along if f is None else f * along for f in factors]))
+    return torch.stack(parts).sum(0)
+
+
+def check_block_finite(problem: Problem, index: int, j: Tensor, k: Tensor) -> None:
+    """Refuse a J or K that is not a number to work with."""
+    if not bool(torch.isfinite(torch.stack([j, k])).all()):
+        raise TuningError(
+            f"block {index} ({problem.chain.names[index]}) has J = {float(j):.3g} and "
+            f"K = {float(k):.3g}: the loss is not finite. The model is as it was; with gradient "
+            "descent, take a smaller learning rate."
+        )
 
 
 def plain(multipliers: Mapping[str, Tensor]) -> dict[str, float]:

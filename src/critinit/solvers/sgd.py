@@ -20,7 +20,7 @@ from critinit.solvers._problem import (
     Solution,
     Step,
     TuningError,
-    check_finite,
+    check_block_finite,
     jacobian_norms,
     kernel,
     plain,
@@ -127,7 +127,8 @@ def differentiate(
         j, k = torch.stack(graph.j).cpu(), torch.stack(graph.k).cpu()
         mean_j = _distributed.mean(j.detach()).requires_grad_()
         mean_k = _distributed.mean(k.detach()).requires_grad_()
-        check_finite(problem, mean_j, mean_k)
+        for i, (j_i, k_i) in enumerate(zip(mean_j.detach(), mean_k.detach()[1:], strict=True)):
+            check_block_finite(problem, i, j_i, k_i)
         loss = problem.objective(mean_j, mean_k)
         by_j, by_k = torch.autograd.grad(loss, [mean_j, mean_k], allow_unused=True)
         outer = [(x, g) for x, g in ((j, by_j), (k, by_k)) if g is not None and x.requires_grad]
