@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,18 +24,19 @@ from critinit.models import mlp
 
 HERE = Path(__file__).parent
 RUNS = HERE / "quality.json"
-RATES = (0.01, 0.03, 0.1, 0.3)
 STEPS = 500
-LOSSES = {"JLL": critinit.JLL(), "JKL(0.05)": critinit.JKL(0.05)}
+BOTH = {"JLL": critinit.JLL(), "JKL(0.05)": critinit.JKL(0.05)}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network, the shape of its batch, and the parameters that are tuned."""
+    """A network, the shape of its batch, the parameters that are tuned, by what, and how."""
 
     make: Callable[[], nn.Module]
     shape: tuple[int, ...]
     scale: type[nn.Module] | None = None
+    losses: Mapping[str, Any] = field(default_factory=lambda: BOTH)
+    rates: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3)  # of gradient descent
 
     def build(self) -> tuple[nn.Module, Tensor]:
         torch.manual_seed(0)
@@ -50,8 +51,9 @@ def cases() -> dict[str, Case]:
                 mlp, 256, 30, inputs=256, activation=activation, sigma_w=sigma_w, sigma_b=0.1
             )
             found[f"MLP 30×256 {activation.__name__} σ_w={sigma_w:g}"] = Case(make, (64, 256))
-    found["VGG19_BN, γ and β"] = Case(vgg19_bn, (32, 3, 32, 32), nn.BatchNorm2d)
-    found["ResMLP-S12"] = Case(resmlp_plain, (8, 3, 32, 32))
+    large = {"losses": {"JKL(0.05)": critinit.JKL(0.05)}, "rates": (0.01, 0.03, 0.1)}
+    found["VGG19_BN, γ and β"] = Case(vgg19_bn, (32, 3, 32, 32), nn.BatchNorm2d, **large)
+    found["ResMLP-S12"] = Case(resmlp_plain, (8, 3, 32, 32), **large)
     return found
 
 
@@ -93,10 +95,10 @@ def main() -> None:
     for name, case in cases().items():
         if options.only and not any(word in name for word in options.only):
             continue
-        for loss_name, loss in LOSSES.items():
+        for loss_name, loss in case.losses.items():
             solvers: dict[str, Any] = {"sweep": critinit.Sweep()}
             if options.sgd:
-                solvers |= {f"sgd {lr}": critinit.SGD(lr, STEPS, eps=0.0) for lr in RATES}
+                solvers |= {f"sgd {lr}": critinit.SGD(lr, STEPS, eps=0.0) for lr in case.rates}
             for solver_name, solver in solvers.items():
                 key = f"{name} | {loss_name} | {solver_name}"
                 if key not in runs or (options.fresh and solver_name == "sweep"):

@@ -14,9 +14,10 @@ from critinit.keep import KeepError, fold_
 from critinit.losses import JKL, JLL, JSL
 from critinit.measurement import measure
 from critinit.profile import Factorization, Profile
+from critinit.result import Result
 from critinit.scan import BatchScan, batch_scan
 from critinit.solvers import SGD, Sweep
-from critinit.tuning import Result, tune_, tuned
+from critinit.tuning import tune_, tuned
 
 __all__ = [
     "JKL",

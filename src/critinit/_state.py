@@ -22,7 +22,7 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
     """
     parameters = list(model.parameters())
     asked = [p.requires_grad for p in parameters]
-    with _random_state(seed), _torch_settings(), torch.inference_mode(False), torch.enable_grad():
+    with random_state(seed), _torch_settings(), torch.inference_mode(False), torch.enable_grad():
         try:
             for parameter in parameters:
                 parameter.requires_grad_(False)
@@ -153,7 +153,7 @@ def _renormalized_weights(model: nn.Module) -> list[Tensor]:
 
 
 @contextmanager
-def _random_state(seed: int) -> Iterator[None]:
+def random_state(seed: int) -> Iterator[None]:
     """Seed every global random generator for the run, and restore them afterwards."""
     python, numpy = random.getstate(), np.random.get_state()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()

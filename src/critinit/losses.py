@@ -42,6 +42,7 @@ class SquaredLoss(ABC):
         """A row for each block, from its J and the K before and behind it."""
 
     def __call__(self, j: Tensor, k: Tensor) -> Tensor:
+        """The loss."""
         counted = self.includes(len(j)).to(j.device)
         rows = self.residuals(j[counted], k[:-1][counted], k[1:][counted])
         return 0.5 * rows.square().sum()

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from critinit._format import BAR, bar, cosine, html_table, numbers, power, short, shortened
 from critinit.errors import CritinitError
-
-_LONGEST_NAME = 24
-_BAR = 10  # half the width of the bar that shows log J
-_FULL_BAR = math.log(10)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,11 +111,11 @@ class Profile:
             "batches": self.batches,
             "batch_size": self.batch_size,
             "names": list(self.names),
-            "apjn": _numbers(self.apjn),
-            "apjn_se": _numbers(self.apjn_se),
-            "kernel": _numbers(self.kernel),
-            "kernel_ratio": _numbers(self.kernel_ratio),
-            "correlation": _numbers(self.correlation),
+            "apjn": numbers(self.apjn.tolist()),
+            "apjn_se": numbers(self.apjn_se.tolist()),
+            "kernel": numbers(self.kernel.tolist()),
+            "kernel_ratio": numbers(self.kernel_ratio.tolist()),
+            "correlation": numbers(self.correlation.tolist()),
             "is_critical": self.is_critical(),
         }
 
@@ -137,12 +133,12 @@ class Profile:
             effect = "gradients keep their size over the whole depth, but not from block to block"
         else:
             verb = "explode" if total > 0 else "vanish"
-            effect = f"gradient norms {verb} by a factor {_power(abs(total) / 2)} over the depth"
+            effect = f"gradient norms {verb} by a factor {power(abs(total) / 2)} over the depth"
         j = float(self.apjn[worst])
         return f"not critical: {effect}\nfarthest from J = 1: block {place}, with J = {j:.3g}"
 
     def __str__(self) -> str:
-        names = [_shortened(name) for name in self.names]
+        names = [shortened(name) for name in self.names]
         width = max(len("(input)"), *(len(name) for name in names))
         noun = "batch" if self.batches == 1 else "batches"
         plural = "" if self.probes == 1 else "s"
@@ -150,40 +146,35 @@ class Profile:
         lines = [
             f"{self.model}: {len(self)} blocks, {self.batches} {noun} of {self.batch_size}, "
             f"{self.method}{probe}",
-            f"{'l':>4}  {'block':<{width}}  {'J':>9} {'±':>8}  {'log J':>{_BAR}}{'':<{_BAR + 1}}  "
+            f"{'l':>4}  {'block':<{width}}  {'J':>9} {'±':>8}  {'log J':>{BAR}}{'':<{BAR + 1}}  "
             f"{'K':>9}  {'corr':>5}",
-            f"{'':>4}  {'(input)':<{width}}  {'':>18}  {'':>{2 * _BAR + 1}}  "
-            f"{_short(self.kernel[0])}  {_cosine(self.correlation[0])}",
+            f"{'':>4}  {'(input)':<{width}}  {'':>18}  {'':>{2 * BAR + 1}}  "
+            f"{short(self.kernel[0])}  {cosine(self.correlation[0])}",
         ]
         for i, name in enumerate(names):
             lines.append(
-                f"{i:>4}  {name:<{width}}  {_short(self.apjn[i])} {_short(self.apjn_se[i], 8)}  "
-                f"{_bar(float(self.log_apjn[i]))}  "
-                f"{_short(self.kernel[i + 1])}  {_cosine(self.correlation[i + 1])}"
+                f"{i:>4}  {name:<{width}}  {short(self.apjn[i])} {short(self.apjn_se[i], 8)}  "
+                f"{bar(float(self.log_apjn[i]))}  "
+                f"{short(self.kernel[i + 1])}  {cosine(self.correlation[i + 1])}"
             )
         return "\n".join([*lines, self.verdict()])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{h}</th>" for h in ("l", "block", "J", "±", "log J", "K", "corr"))
-        rows = [["", "(input)", "", "", "", _short(self.kernel[0]), _cosine(self.correlation[0])]]
+        head = ("l", "block", "J", "±", "log J", "K", "corr")
+        rows = [["", "(input)", "", "", "", short(self.kernel[0]), cosine(self.correlation[0])]]
         rows += [
             [
                 str(i),
                 name,
-                _short(self.apjn[i]),
-                _short(self.apjn_se[i]),
+                short(self.apjn[i]),
+                short(self.apjn_se[i]),
                 f"{float(self.log_apjn[i]):.2f}",
-                _short(self.kernel[i + 1]),
-                _cosine(self.correlation[i + 1]),
+                short(self.kernel[i + 1]),
+                cosine(self.correlation[i + 1]),
             ]
             for i, name in enumerate(self.names)
         ]
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell.strip())}</td>" for cell in row) + "</tr>"
-            for row in rows
-        )
-        caption = f"{self.model}: {self.verdict()}"
-        return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+        return html_table(f"{self.model}: {self.verdict()}", head, rows)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_remeasure": None}
@@ -208,36 +199,3 @@ class Factorization:
         can hold, though each block's J is measured well.
         """
         return self.direct / self.product if self.direct and self.product else math.nan
-
-
-def _numbers(values: Tensor) -> list[float | None]:
-    return [x if math.isfinite(x) else None for x in values.tolist()]
-
-
-def _short(value: Tensor, width: int = 9) -> str:
-    x = float(value)
-    return f"{'-':>{width}}" if math.isnan(x) else f"{x:>{width}.3g}"
-
-
-def _shortened(name: str) -> str:
-    """The end of a name tells blocks apart, the beginning where they are."""
-    if len(name) <= _LONGEST_NAME:
-        return name
-    return f"{name[: _LONGEST_NAME // 3]}…{name[-(_LONGEST_NAME - _LONGEST_NAME // 3 - 1) :]}"
-
-
-def _cosine(value: Tensor) -> str:
-    x = float(value)
-    return f"{'-':>5}" if math.isnan(x) else f"{x:>5.2f}"
-
-
-def _bar(log_j: float) -> str:
-    """A bar to the left for vanishing, to the right for exploding; full at a factor of ten."""
-    length = round(_BAR * max(-1.0, min(1.0, log_j / _FULL_BAR)))
-    left = "▒" * -length if length < 0 else ""
-    right = "█" * length if length > 0 else ""
-    return f"{left:>{_BAR}}│{right:<{_BAR}}"
-
-
-def _power(log: float) -> str:
-    return f"{math.exp(log):.3g}" if log < 10 else f"10^{log / math.log(10):.0f}"

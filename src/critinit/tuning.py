@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import islice
 
 import torch
@@ -20,33 +19,10 @@ from critinit.keep import Keep, check_keep, keep_multipliers
 from critinit.losses import JKL, Loss
 from critinit.measurement import checked_generator, find_and_measure
 from critinit.profile import Profile
-from critinit.solvers import Step, Sweep
+from critinit.result import Result
+from critinit.solvers import Sweep
 from critinit.solvers._problem import Problem, Solver
 from critinit.twin import Scale, Twin, choose_parameters
-
-
-@dataclass(frozen=True)
-class Result:
-    """What tuning did.
-
-    Attributes:
-        before: The profile of the network as it was.
-        after: As it is now, by fresh probes, and on another batch where there is more than one.
-        multipliers: ``a`` of every chosen parameter.
-        history: The solver's steps, or blocks, with loss, J and K.
-        converged: Whether the solver reached its aim.
-        message: Why it stopped, and what limited it.
-    """
-
-    before: Profile
-    after: Profile
-    multipliers: dict[str, float]
-    history: list[Step]
-    converged: bool
-    message: str
-
-    def __str__(self) -> str:
-        return f"before: {self.before}\n\nafter: {self.after}\n\n{self.message}"
 
 
 def tune_(

@@ -76,12 +76,14 @@ class _Walker(CallWatcher):
         self.tape: Tape | None = None
         self.h: Tensors = ()
         self.place = "the input"
+        self.observer_failed = False
         self._count = 0
         self._block = 0
 
     def start(self, h: Tensors) -> Tensors:
         """Begin a block at ``h``; the model gets copies, which it may overwrite."""
-        self.h = self.observer.enter(h)
+        with self._observing():
+            self.h = self.observer.enter(h)
         for tensor in self.h:
             tensor._critinit_block = self._block  # type: ignore[attr-defined]
         copies = tuple(t.clone() for t in self.h)
@@ -95,7 +97,17 @@ class _Walker(CallWatcher):
         self._check_for_leaks(out)
         index, self._block = self._block, self._block + 1
         h, self.h = self.h, ()
-        return self.observer.leave(index, h, out, self.tape)
+        with self._observing():
+            return self.observer.leave(index, h, out, self.tape)
+
+    @contextmanager
+    def _observing(self) -> Iterator[None]:
+        """Tell what the observer raises from what the model raises."""
+        try:
+            yield
+        except Exception:
+            self.observer_failed = True
+            raise
 
     def _check_for_leaks(self, out: Tensors) -> None:
         """Find tensors of earlier blocks that the model kept for itself and used again.
@@ -194,6 +206,8 @@ def walk(plan: Plan, batch: Batch, observer: Observer, record: bool = False) -> 
         except (CritinitError, DivergedError, LeakError):
             raise
         except Exception as error:
+            if walker.observer_failed:
+                raise
             raise ModelError(
                 f"the model raised {type(error).__name__} in {walker.place}: {error}"
             ) from error

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from critinit._format import numbers
 from critinit.apjn import Probes
 from critinit.apjn._estimator import examples_of, size_of
 from critinit.chain import Chain
@@ -29,6 +30,15 @@ class Step:
     apjn: list[float]
     kernel: list[float]
     block: str | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain numbers and strings, ready for JSON (infinities and NaN become None)."""
+        return {
+            "loss": self.loss,
+            "apjn": numbers(self.apjn),
+            "kernel": numbers(self.kernel),
+            "block": self.block,
+        }
 
 
 @dataclass(frozen=True)
@@ -129,28 +139,6 @@ def twice_differentiable() -> Iterator[None]:
     """The fused attention kernels have no second derivative."""
     with sdpa_kernel(SDPBackend.MATH):
         yield
-
-
-def chained(
-    problem: Problem,
-    j: Tensor,
-    k: Tensor,
-    k_next: Tensor,
-    by_j: Callable[[], Tensor],
-    by_k: Callable[[], Tensor],
-) -> Tensor:
-    """``∂r/∂s`` of a block's residuals, from ``∂J/∂s`` and ``∂K/∂s`` where r depends on them."""
-    j, k_next = j.clone().requires_grad_(), k_next.clone().requires_grad_()
-    residuals = problem.block_residuals(j, k, k_next)
-    outer = [
-        torch.autograd.grad(r, (j, k_next), retain_graph=True, allow_unused=True) for r in residuals
-    ]
-    parts = []
-    for inner, factors in zip((by_j, by_k), zip(*outer, strict=True), strict=True):
-        if any(factor is not None for factor in factors):
-            along = inner()
-            parts.append(torch.stack([0 * along if f is None else f * along for f in factors]))
-    return torch.stack(parts).sum(0)
 
 
 def check_block_finite(problem: Problem, index: int, j: Tensor, k: Tensor) -> None:

@@ -7,6 +7,7 @@ only. So the blocks can be solved in order, each with the tuned ``h^l`` as its i
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from critinit.chain._tape import Tape
 from critinit.chain._walk import Tensors
 from critinit.solvers._equation import Accuracy, Equation
+from critinit.solvers._polish import Polish
 from critinit.solvers._problem import (
     Problem,
     Solution,
@@ -22,54 +24,70 @@ from critinit.solvers._problem import (
     TuningError,
     twice_differentiable,
 )
+from critinit.solvers._seen import Seen
 from critinit.twin import Products
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Solve block after block; see `critinit.solvers._equation` for how.
+    """Solve block after block (`critinit.solvers._equation`), then polish where that fell short.
 
     Args:
         tol: How near to zero the residuals (for JLL, ``|log J|``) shall come. A block takes as
             many probes as bring the standard error of ``log J`` below half of it.
         max_evals: How often a block may be run to get there.
         max_probes: How many probes a block may take.
+        polish: Rounds over all blocks at once, where J and K conflict or a parameter is shared
+            (`critinit.solvers._polish`).
     """
 
     tol: float = 0.02
     max_evals: int = 8
     max_probes: int = 64
+    polish: int = 3
 
     def solve(self, problem: Problem) -> Solution:
-        """Sweep once over one batch."""
+        """Sweep once over one batch, and polish on the same."""
+        kinds = _Kinds(problem)
+        if not (any(kinds.own) or (kinds.shared and self.polish)):
+            raise TuningError(
+                "every chosen parameter is zero, outside the chain, or used by several blocks, so "
+                "that blocks cannot be solved one by one. Use solver=critinit.SGD(...)."
+            )
         # signs have the smaller variance, and cost less to draw
         problem = replace(problem, probes=replace(problem.probes, noise="rademacher"))
-        own = _own_parameters(problem)
         batch = next(problem.batches())
+        accuracy = Accuracy(self.tol, self.max_evals, self.max_probes)
         a = {n: torch.ones((), requires_grad=True) for n in problem.twin.parameters}
-        with twice_differentiable(), problem.twin.applied(a) as products:
-            sweeper = _Sweeper(self, problem, own, a, products, batch.size)
-            problem.chain.walk(batch, sweeper, record=True)
-        multipliers = dict.fromkeys(problem.twin.parameters, 1.0) | sweeper.multipliers
-        return Solution(
-            multipliers, sweeper.history, not sweeper.unsolved, _message(sweeper, multipliers, own)
-        )
+        with twice_differentiable():
+            with problem.twin.applied(a) as products:
+                sweeper = _Sweeper(accuracy, problem, kinds.own, a, products, batch.size)
+                problem.chain.walk(batch, sweeper, record=True)
+            multipliers = dict.fromkeys(kinds.shared, 1.0) | sweeper.multipliers
+            seen, unsolved, history = sweeper.seen, sweeper.unsolved, sweeper.history
+            if self.polish and (unsolved or kinds.shared):
+                path = Polish(problem, batch, sweeper.probes, multipliers).run(self.polish)
+                best = path[-1]
+                multipliers = dict(zip(multipliers, best.s.exp().tolist(), strict=True))
+                seen = best.seen
+                unsolved = [i for i, block in seen.items() if not block.is_small(self.tol)]
+                history = [*history, *(point.step for point in path)]
+        everything = dict.fromkeys(problem.twin.parameters, 1.0) | multipliers
+        message = _message(problem, kinds, seen, unsolved)
+        return Solution(everything, history, not unsolved, message)
 
 
-def _own_parameters(problem: Problem) -> list[list[str]]:
-    """The parameters of each block that no other block uses, zeros left out."""
-    chosen = problem.twin.parameters
-    uses = Counter(name for block in problem.chain for name in block.parameters)
-    own = [
-        [name for name in block.parameters if name in chosen and uses[name] == 1]
-        for block in problem.chain
-    ]
-    if not any(own):
-        raise TuningError(
-            "every chosen parameter is used by more than one block, or by none, so that blocks "
-            "cannot be solved one by one. Use solver=critinit.SGD(...)."
-        )
-    return [[name for name in names if not _is_zero(chosen[name])] for names in own]
+class _Kinds:
+    """The chosen parameters: swept with their own block, shared by several, zero, or in none."""
+
+    def __init__(self, problem: Problem) -> None:
+        chosen = problem.twin.parameters
+        uses = Counter(name for block in problem.chain for name in block.parameters)
+        self.zero = [name for name, p in chosen.items() if _is_zero(p)]
+        alive = chosen.keys() - self.zero
+        self.own = [[n for n in b.parameters if n in alive and uses[n] == 1] for b in problem.chain]
+        self.shared = [name for name in chosen if name in alive and uses[name] > 1]
+        self.outside = [name for name in chosen if name in alive and not uses[name]]
 
 
 def _is_zero(tensor: Tensor) -> bool:
@@ -77,39 +95,19 @@ def _is_zero(tensor: Tensor) -> bool:
     return not bool(tensor.flatten()[:8].any()) and not bool(tensor.any())
 
 
-def _message(sweeper: _Sweeper, multipliers: dict[str, float], own: list[list[str]]) -> str:
-    solved = len(sweeper.history) - len(sweeper.unsolved)
-    parts = [f"{solved} of {len(sweeper.history)} blocks solved"]
-    if sweeper.unsolved:
-        shown = ", ".join(sweeper.unsolved[:3]) + (", …" if len(sweeper.unsolved) > 3 else "")
-        parts.append(f"the best compromise in {shown}")
-    swept = {name for names in own for name in names}
-    left = [name for name in multipliers if name not in swept]
-    zeros = [name for name in left if _is_zero(sweeper.problem.twin.parameters[name])]
-    if zeros:
-        parts.append(f"{len(zeros)} parameters are zero and cannot be scaled, such as {zeros[0]}")
-    others = [name for name in left if name not in zeros]
-    if others:
-        parts.append(
-            f"{len(others)} are shared between blocks or outside the chain and stay, such as "
-            f"{others[0]} (SGD can tune them)"
-        )
-    return "; ".join(parts)
-
-
 class _Sweeper:
     """An observer that solves each block and hands on the tuned ``h``."""
 
     def __init__(
         self,
-        options: Sweep,
+        accuracy: Accuracy,
         problem: Problem,
         own: list[list[str]],
         a: dict[str, Tensor],
         products: Products,
         batch_size: int,
     ) -> None:
-        self.accuracy = Accuracy(options.tol, options.max_evals, options.max_probes)
+        self.accuracy = accuracy
         self.problem = problem
         self.own = own
         self.a = a
@@ -117,8 +115,10 @@ class _Sweeper:
         self.batch_size = batch_size
         self.counted = problem.counted()
         self.multipliers: dict[str, float] = {}
+        self.probes = [problem.probes.count] * len(own)
+        self.seen: dict[int, Seen] = {}
+        self.unsolved: list[int] = []
         self.history: list[Step] = []
-        self.unsolved: list[str] = []
 
     def enter(self, h: Tensors) -> Tensors:
         return tuple(t.detach().requires_grad_() for t in h)
@@ -133,10 +133,36 @@ class _Sweeper:
             self.problem, self.accuracy, index, names, self.products, h, tape, self.batch_size
         )
         point, solved = equation.solve({name: self.a[name] for name in names}, out)
-        name = self.problem.chain.names[index]
         self.multipliers |= {n: float(a.detach()) for n, a in point.a.items()}
-        kernels = [float(equation.k), float(point.k)]
-        self.history.append(Step(point.loss, [float(point.j)], kernels, name))
+        self.probes[index] = len(equation.probes)
+        self.seen[index] = seen = point.seen
         if not solved:
-            self.unsolved.append(f"{name} (J = {float(point.j):.3g})")
+            self.unsolved.append(index)
+        kernels = [float(equation.k), float(seen.k)]
+        self.history.append(
+            Step(seen.loss, [float(seen.j)], kernels, self.problem.chain.names[index])
+        )
         return point.out
+
+
+def _message(problem: Problem, kinds: _Kinds, seen: dict[int, Seen], unsolved: list[int]) -> str:
+    """What was reached, and what stood in the way."""
+    parts = [f"{len(seen) - len(unsolved)} of {len(seen)} blocks solved"]
+    if unsolved:
+        places = [f"{problem.chain.names[i]} (J = {float(seen[i].j):.3g})" for i in unsolved]
+        parts.append(f"the best compromise in {_first_few(places)}")
+    untouched = int(problem.counted().sum()) - len(seen)
+    if untouched:
+        parts.append(f"{untouched} hold nothing that scale= allows to multiply")
+    if kinds.zero:
+        parts.append(
+            f"{len(kinds.zero)} parameters are zero and cannot be scaled "
+            f"({_first_few(kinds.zero)}): base= or critinit.reset_ draws them"
+        )
+    if kinds.outside:
+        parts.append(f"no block uses {_first_few(kinds.outside)}")
+    return "; ".join(parts)
+
+
+def _first_few(names: Sequence[str], few: int = 3) -> str:
+    return ", ".join(names[:few]) + (", …" if len(names) > few else "")

@@ -1,0 +1,103 @@
+"""What some probes see of a block: its J and K, and the residuals these leave in the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from critinit.apjn._estimator import standard_error
+from critinit.chain._walk import Tensors
+from critinit.solvers import _distributed
+from critinit.solvers._problem import Problem, check_block_finite, jacobian_norms, kernel
+
+_ENOUGH = 4  # probes, to tell their own spread
+
+
+@dataclass(frozen=True)
+class Seen:
+    """J and K of one block; ``table`` holds what each probe (row) and example adds to J."""
+
+    j: Tensor
+    k: Tensor
+    residuals: Tensor
+    noise: float  # standard error of log J
+    band: Tensor  # and what it does to the residuals
+    table: Tensor
+
+    @property
+    def loss(self) -> float:
+        """What the block adds to the loss."""
+        return 0.5 * float(self.residuals.square().sum())
+
+    @property
+    def largest(self) -> float:
+        """The largest residual."""
+        return float(self.residuals.abs().max())
+
+    def is_small(self, tol: float) -> bool:
+        """Whether the residuals are zero within ``tol`` and two standard errors."""
+        return bool((self.residuals.abs() <= tol + 2 * self.band).all())
+
+
+def look(
+    problem: Problem,
+    index: int,
+    h: Tensors,
+    out: Tensors,
+    k: Tensor,
+    probes: Sequence[Tensors],
+    batch_size: int,
+    known: Tensor | None = None,
+) -> Seen:
+    """See what ``probes`` say of a block that led from ``h``, with kernel ``k``, to ``out``.
+
+    ``known`` is the table of the first of them, where that is at hand.
+    """
+    rest = probes[0 if known is None else len(known) :]
+    table = jacobian_norms(out, h, rest, batch_size, graph=False)
+    if known is not None:
+        table = torch.cat([known, table])
+    j = _distributed.mean(table.mean()).cpu()
+    k_next = _distributed.mean(kernel(out).detach()).cpu()
+    check_block_finite(problem, index, j, k_next)
+    residuals = problem.block_residuals(j, k, k_next)
+    noise = float(_distributed.standard_error(_probe_noise(table)).cpu() / j) if j > 0 else 0.0
+    band = (problem.block_residuals(j * (1 + noise), k, k_next) - residuals).abs().nan_to_num()
+    return Seen(j, k_next, residuals, noise, band, table)
+
+
+def _probe_noise(table: Tensor) -> Tensor:
+    """The standard error that comes of the probes alone, where there are enough to tell.
+
+    The spread over examples is an upper estimate: it holds that of the true J, too.
+    """
+    by_examples = standard_error(table)
+    if len(table) < _ENOUGH:
+        return by_examples
+    return torch.fmin(by_examples, standard_error(table.mean(1, keepdim=True)))
+
+
+def chained(
+    problem: Problem,
+    k: Tensor,
+    seen: Seen,
+    by_j: Callable[[], Tensor],
+    by_k: Callable[[], Tensor],
+    by_k_before: Callable[[], Tensor] | None = None,
+) -> Tensor:
+    """The derivative of a block's residuals, from those of J and of the K behind and before it.
+
+    Each is computed only if some residual depends on it.
+    """
+    at = [x.clone().requires_grad_() for x in (seen.j, seen.k, k)]
+    residuals = problem.block_residuals(at[0], at[2], at[1])
+    outer = [torch.autograd.grad(r, at, retain_graph=True, allow_unused=True) for r in residuals]
+    parts = []
+    for inner, factors in zip((by_j, by_k, by_k_before), zip(*outer, strict=True), strict=True):
+        if inner is not None and any(factor is not None for factor in factors):
+            along = inner()
+            parts.append(torch.stack([0 * along if f is None else f * along for f in factors]))
+    return torch.stack(parts).sum(0)
