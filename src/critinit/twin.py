@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -195,27 +196,52 @@ _MISSING = object()
 
 
 class _ScaledLayer:
-    """The ``forward`` of a linear layer or convolution as ``a_W · (W x) + a_b · b``."""
+    """The ``forward`` of a linear layer or convolution as ``a_W · (W x) + a_b · b``.
+
+    ``a_W`` multiplies ``x`` instead where that is the smaller tensor.
+    """
 
     def __init__(self, module: Any, products: Products) -> None:
         self.weight: Tensor = module.weight
         self.bias: Tensor | None = module.bias
         self.products = products
         if isinstance(module, nn.Linear):
-            self.apply: Callable[[Tensor, Tensor, None], Tensor] = F.linear
+            self.apply: Callable[[Tensor, Tensor, Tensor | None], Tensor] = F.linear
             self.bias_shape: tuple[int, ...] = (-1,)
+            self.widens = module.in_features < module.out_features
         else:
             self.apply = module._conv_forward
             self.bias_shape = (-1, *[1] * len(module.kernel_size))
+            self.widens = module.in_channels * math.prod(module.stride) < module.out_channels
 
     def __call__(self, x: Tensor) -> Tensor:
-        out = self.apply(x, self.weight, None)
         a = self.products.multiplier_of(self.weight)
-        if a is not None:
-            out = out * a.to(out.dtype)
-        if self.bias is None:
-            return out
-        return out + self.products.of(self.bias).to(out.dtype).reshape(self.bias_shape)
+        bias = None if self.bias is None else self.products.of(self.bias)
+        if a is None or self.widens:
+            return self.apply(x if a is None else _scaled(x, a), self.weight, bias)
+        out = _scaled(self.apply(x, self.weight, None), a)
+        return out if bias is None else out + bias.to(out.dtype).reshape(self.bias_shape)
+
+
+def _scaled(x: Tensor, a: Tensor) -> Tensor:
+    scaled: Tensor = _Scale.apply(x, a.to(x.dtype))
+    return scaled
+
+
+class _Scale(torch.autograd.Function):
+    """``a x`` for a scalar ``a``, whose derivative by ``a`` takes no temporary tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, a: Tensor) -> Tensor:
+        ctx.save_for_backward(x, a)
+        return x * a
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, a = ctx.saved_tensors
+        by_x = _scaled(g, a) if ctx.needs_input_grad[0] else None
+        by_a = torch.dot(g.flatten(), x.flatten()) if ctx.needs_input_grad[1] else None
+        return by_x, by_a
 
 
 _SCALED_AT_OUTPUT = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
