@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 from torch import nn
+
+from critinit.models._draw import check_sigmas, draw_
+from critinit.models._options import Activation, activation_layer, check_counts
 
 
 def mlp(
@@ -14,11 +14,11 @@ def mlp(
     *,
     inputs: int = 784,
     outputs: int = 10,
-    activation: Callable[[], nn.Module] = nn.ReLU,
+    activation: Activation = nn.ReLU,
     sigma_w: float | None = None,
     sigma_b: float = 0.0,
 ) -> nn.Sequential:
-    """``h^{l+1} = W φ(h^l) + b`` with ``depth`` hidden layers.
+    """``h^{l+1} = W φ(h^l) + b`` with ``depth`` hidden layers, so ``depth + 1`` blocks.
 
     With ``sigma_w`` the weights are drawn from ``N(0, σ_w²/fan_in)`` and the biases from
     ``N(0, σ_b²)``; without it they are torch's default. Examples are flattened first.
@@ -27,13 +27,13 @@ def mlp(
     >>> [type(layer).__name__ for layer in model]
     ['Flatten', 'Linear', 'ReLU', 'Linear', 'ReLU', 'Linear', 'ReLU', 'Linear']
     """
+    check_counts(width=width, depth=depth, inputs=inputs, outputs=outputs)
+    check_sigmas(sigma_w, sigma_b)
     layers: list[nn.Module] = [nn.Flatten(), nn.Linear(inputs, width)]
     for _ in range(depth - 1):
-        layers += [activation(), nn.Linear(width, width)]
-    layers += [activation(), nn.Linear(width, outputs)]
+        layers += [activation_layer(activation), nn.Linear(width, width)]
+    layers += [activation_layer(activation), nn.Linear(width, outputs)]
+    model = nn.Sequential(*layers)
     if sigma_w is not None:
-        for layer in layers:
-            if isinstance(layer, nn.Linear):
-                nn.init.normal_(layer.weight, std=sigma_w / math.sqrt(layer.in_features))
-                nn.init.normal_(layer.bias, std=sigma_b)
-    return nn.Sequential(*layers)
+        draw_(model, sigma_w, sigma_b)
+    return model
