@@ -42,8 +42,8 @@ class Entry:
 
     @property
     def options(self) -> Mapping[str, inspect.Parameter]:
-        """What `build` takes, with annotation and default."""
-        return inspect.signature(self.factory).parameters
+        """What `build` takes, each with its type and default."""
+        return inspect.signature(self.factory, eval_str=True).parameters
 
     def build(self, **options: Any) -> nn.Module:
         """The model, freshly drawn."""
@@ -92,12 +92,12 @@ _ENTRIES = {
         Entry("bn_mlp", "residual perceptron, BatchNorm first", bn_mlp),
         Entry("ln_mlp", "residual perceptron, LayerNorm first", ln_mlp),
         Entry("resmlp", "ResMLP of any size", resmlp),
-        Entry("resmlp_s12", "ResMLP-S12: 12 blocks, 384 channels, LayerScale 0.1", resmlp_s12),
-        Entry("resmlp_s24", "ResMLP-S24: 24 blocks, 384 channels, LayerScale 1e-5", resmlp_s24),
-        Entry("resmlp_s36", "ResMLP-S36: 36 blocks, 384 channels, LayerScale 1e-6", resmlp_s36),
+        Entry("resmlp_s12", "ResMLP-S12: 12 blocks, LayerScale 0.1", resmlp_s12),
+        Entry("resmlp_s24", "ResMLP-S24: 24 blocks, LayerScale 1e-5", resmlp_s24),
+        Entry("resmlp_s36", "ResMLP-S36: 36 blocks, LayerScale 1e-6", resmlp_s36),
         Entry(
             "resmlp_b24",
-            "ResMLP-B24: 24 blocks, 768 channels, LayerScale 1e-6, patches of 8",
+            "ResMLP-B24: 24 blocks of 768 channels, patches of 8",
             resmlp_b24,
         ),
         Entry("vgg", "VGG of any depth", vgg),
