@@ -68,8 +68,8 @@ def load(
         source: One of
 
             ``"gaussian"``: 1,024 examples of N(0, 1) noise, always the same;
-            ``"digits"``: 1,797 handwritten digits of 8×8, inside scikit-learn; the last 297, by
-            other writers, are for testing;
+            ``"digits"``: 1,797 handwritten digits of 8×8, inside scikit-learn; the last 297 are
+            for testing;
             ``"fashion-mnist"``: Zalando's 70,000 grey pictures of 28×28;
             ``"cifar10"``: 60,000 colour pictures of 32×32, once `fetch_cifar10` has brought them;
             ``"folder:PATH"``: image files, one folder for each class, all of it for training

@@ -1,4 +1,4 @@
-"""The 1,797 handwritten digits inside scikit-learn: 8×8 pixels, values 0…16, by 43 writers."""
+"""The 1,797 handwritten digits inside scikit-learn: 8×8 pixels, values 0…16."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from critinit.data._examples import InMemory
 from critinit.data._optional import optional
 
-TRAIN = 1500  # the rest is for testing: written one person after another, so mostly by others
+TRAIN = 1500  # the rest is for testing; not shuffled, since neighbours may be of one hand
 
 
 def read(split: str) -> InMemory:

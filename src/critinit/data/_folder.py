@@ -34,7 +34,7 @@ SUFFIXES = (
     ".webp",
 )
 TEST_FOLDERS = ("test", "val", "validation")
-MEASURED = 512  # images for the statistics, evenly spaced: 0.3 % of a standard deviation or so
+MEASURED = 512  # images for the statistics: enough for a few hundredths of a standard deviation
 _DEEP = ("I", "F")  # pillow's modes of more than eight bits start like this; it would clip them
 
 

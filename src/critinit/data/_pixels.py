@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from critinit.data.errors import DataError
@@ -71,12 +70,16 @@ class Resize:
 
 
 def _interpolation(old: int, new: int) -> Tensor:
-    """The matrix new × old of what each new pixel takes from the old ones."""
-    if old == new:
-        return torch.eye(old)
-    one_by_one = torch.eye(old).view(old, 1, old, 1)  # a picture for each pixel lit alone
-    lit = F.interpolate(one_by_one, (new, 1), mode="bilinear", antialias=True)
-    return lit.view(old, new).T.contiguous()
+    """The matrix new × old of what each new pixel takes from the old ones.
+
+    A triangle around the new pixel's place, as wide as the distance between pixels, old or new,
+    whichever is the larger; at the edges what lies inside counts for the whole.
+    """
+    spacing = old / new
+    places = (torch.arange(new, dtype=torch.float64) + 0.5) * spacing
+    distances = (torch.arange(old, dtype=torch.float64) + 0.5 - places.unsqueeze(1)).abs()
+    weights = (1 - distances / max(1.0, spacing)).clamp(min=0)
+    return (weights / weights.sum(1, keepdim=True)).float()
 
 
 def statistics(
@@ -96,7 +99,7 @@ def statistics(
     total = squares = torch.zeros(pivot.numel(), dtype=torch.float64)
     for chunk in images.split(max(1, _CHUNK // images[0].numel())):
         x = with_channels(as_float(chunk), channels) - pivot
-        one, two = _sums(x.flatten(2) if resize is None and x.ndim > 2 else x, resize)
+        one, two = _sums(x, resize)
         total, squares = total + one, squares + two
     pixels = images[0, 0].numel()
     if resize is not None:
@@ -108,11 +111,15 @@ def statistics(
 
 
 def _sums(x: Tensor, resize: Resize | None) -> tuple[Tensor, Tensor]:
-    """The sums, by channel, of resized ``x`` and of its squares."""
-    over = [d for d in range(x.ndim) if d != 1]
+    """The sums, by channel, of resized ``x`` and of its squares.
+
+    Each image is summed in float32, and the images in float64: so they are right however many.
+    """
     if resize is None:
-        return x.sum(over).double(), torch.linalg.vector_norm(x, dim=over).double().square()
-    rows, columns = resize.rows, resize.columns
-    total = rows.sum(0) @ x @ columns.sum(0)
-    squares = (rows.T @ rows @ x).mul_(x @ (columns.T @ columns))
-    return total.sum(0).double(), squares.sum(over).double()
+        x = x.flatten(2) if x.ndim > 2 else x.unsqueeze(2)
+        total, squares = x.sum(2), torch.linalg.vector_norm(x, dim=2).double().square()
+    else:
+        rows, columns = resize.rows, resize.columns
+        total = rows.sum(0) @ x @ columns.sum(0)
+        squares = (rows.T @ rows @ x).mul_(x @ (columns.T @ columns)).sum((2, 3))
+    return total.double().sum(0), squares.double().sum(0)
