@@ -19,3 +19,8 @@ def mini(tmp_path: Path) -> miniature.Miniature:
 def no_settings_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CRITINIT_CACHE", str(tmp_path / "default-cache"))
     monkeypatch.delenv("CRITINIT_FASHION_MNIST", raising=False)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"

