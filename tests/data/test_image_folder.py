@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 
 from critinit.data import CorruptDataError, DataError, MissingDataError, batch, load
-from critinit.data._folder import MEASURED
 
 
 def picture(
@@ -135,7 +134,6 @@ def test_a_batch_opens_no_more_than_it_needs(
     )
     x = batch(f"folder:{tmp_path}", 1, generator=generator.manual_seed(seed))
     assert float(x[0, 0].abs().max()) < 1e-5, "of 0, 4 and 8, 4 is the mean"
-    assert MEASURED > 3
 
 
 def test_images_that_cannot_be_read(tmp_path: Path) -> None:
