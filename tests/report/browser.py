@@ -14,7 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PROGRAM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 HOW_TO_INSTALL = (
     "the report is looked at in a real browser, and there is none: "
     "apt-get update && apt-get install -y chromium"
@@ -70,7 +72,10 @@ class Browser:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self._process.terminate()
         self._process.wait(timeout=_PATIENCE)

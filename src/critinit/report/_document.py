@@ -10,8 +10,8 @@ from typing import Any
 
 from critinit.profile import Profile
 from critinit.report._comparison import Comparison
-from critinit.report._page import Subject, checked
 from critinit.report._run import Run
+from critinit.report._subject import Subject, checked
 from critinit.result import Result
 from critinit.scan import BatchScan
 

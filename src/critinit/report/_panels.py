@@ -32,7 +32,7 @@ _TITLES: dict[Quantity, tuple[str, str, str, str]] = {
         "The product of J from block 1 to block l. Where it ends stands what the whole depth does "
         "to the squared norm of a gradient.",
         "block l",
-        "J¹ · J² ⋯ Jˡ",
+        "product of J",
     ),
     "kernel": (
         "K, the size of the signal",
@@ -116,15 +116,14 @@ def history(steps: Sequence[Step]) -> list[Panel]:
         panels.append(
             Panel(
                 "What each block's solution left of the loss",
-                "The sweep solves block after block, from front to back; each point is one. "
-                "0.0002 is what a residual of 2 % leaves.",
+                "The sweep solves block after block, from front to back; each point is one.",
                 "block, in the order of the sweep",
                 "loss",
                 [_losses("sweep", own, tips, joined=False)],
                 zero="loss 0",
             )
         )
-    if common:
+    if len(common) > 1:
         what = "Rounds over all blocks at once, after the sweep." if own else "Steps of descent."
         panels.append(
             Panel(

@@ -10,7 +10,7 @@ from critinit.plot._style import STYLES
 from critinit.report._panel import Panel, Series
 
 _WIDTH, _HEIGHT = 440, 268
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 26, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 10, 28, 42
 _DENSE = 250  # points, from which a line shows them better than markers
 
 _MARKERS = {
@@ -93,7 +93,7 @@ class _Canvas:
                 f'height="{bottom - top:.1f}"/>'
             )
         yield f'<path class="level" d="M{_LEFT} {y:.1f}H{right}"/>'
-        yield f'<text class="label" x="{right}" y="14" text-anchor="end">{escape(label)}</text>'
+        yield f'<text class="label" x="{right}" y="14" text-anchor="end">— {escape(label)}</text>'
 
     def drawn(self, series: Series) -> str:
         style = STYLES[series.style]

@@ -21,6 +21,8 @@ _FEW = 4
 
 Kind = Literal["critical", "noisy", "nearly", "vanishing", "exploding", "uneven", "blocked"]
 
+Tone = Literal["good", "mild", "bad"]
+
 HEADLINES: dict[Kind, str] = {
     "critical": "Critical",
     "noisy": "Critical within the error bars",
@@ -30,6 +32,27 @@ HEADLINES: dict[Kind, str] = {
     "uneven": "Uneven from block to block",
     "blocked": "No gradient passes",
 }
+_TONES: dict[Kind, Tone] = {
+    "critical": "good",
+    "noisy": "good",
+    "nearly": "mild",
+    "vanishing": "bad",
+    "exploding": "bad",
+    "uneven": "mild",
+    "blocked": "bad",
+}
+
+
+def headline(profile: Profile) -> str:
+    """The finding in a few words."""
+    found = kind(profile)
+    return HEADLINES[found] + (f" {_blocked(profile)}" if found == "blocked" else "")
+
+
+def tone(profile: Profile) -> Tone:
+    """Whether that is good; no more than a pity where a dead block is the only one at fault."""
+    found = kind(profile)
+    return "mild" if found == "blocked" and _others_are_critical(profile) else _TONES[found]
 
 
 def kind(profile: Profile) -> Kind:
@@ -65,43 +88,43 @@ def worst(profile: Profile) -> int:
 
 def explanation(profile: Profile) -> list[str]:
     """What is the matter: over the depth, where, and with the signal."""
-    return [*_over_the_depth(profile), *_places(profile), _signal(profile)]
+    return [over_the_depth(profile), *_places(profile), _signal(profile)]
 
 
-def _over_the_depth(profile: Profile) -> list[str]:
-    logs = log10_change(profile)
-    norm = written_log(abs(logs) / 2)
-    among = "Through all other blocks" if kind(profile) == "blocked" else "From the output back"
+def over_the_depth(profile: Profile) -> str:
+    """What the blocks do to gradients together."""
+    logs, found = log10_change(profile), kind(profile)
+    among = "Through all other blocks" if found == "blocked" else "From the output back"
     off = float(_hidden(profile, profile.log_apjn).abs().max())
     said = {
-        "critical": f"Every hidden block keeps the size of gradients: |log J| is at most {off:.2g}.",
-        "noisy": "Some J are off by more than 10 %, but not by more than their errors explain.",
+        "critical": f"Every block keeps the size of gradients: |log J| is at most {off:.2g}.",
+        "noisy": "Where J is off by more than 10 %, it is by no more than its error explains.",
         "nearly": "Gradients keep their size over the depth, and nearly so from block to block.",
         "uneven": "Gradients keep their size over the whole depth, but not from block to block.",
     }
-    if (sentence := said.get(kind(profile))) is not None:
-        return [sentence]
+    if (sentence := said.get(found)) is not None:
+        return sentence
     if abs(logs) * math.log(10) < 1:
-        return [f"{among}, gradients keep their size."]
+        return f"{among}, gradients keep their size."
     verb, harm = (
-        ("grow", "training diverges unless the learning rate is tiny")
+        ("grows", "training diverges unless the learning rate is tiny")
         if logs > 0
-        else ("shrink", "the first layers hardly learn")
+        else ("shrinks", "the first layers hardly learn")
     )
-    return [f"{among}, the norm of a gradient {verb}s by a factor of {norm}: {harm}."]
+    factor = written_log(abs(logs) / 2)
+    end = f": {harm}" if abs(logs) / 2 > 1 else ""
+    return f"{among}, the norm of a gradient {verb} by a factor of {factor}{end}."
 
 
 def _places(profile: Profile) -> list[str]:
-    logs, hidden = profile.log_apjn, profile.is_hidden
-    groups = (
-        ("No gradient passes", profile.apjn == 0),
-        ("Vanishing (J below 0.9) in", (logs <= -TOL) & (profile.apjn > 0)),
-        ("Exploding (J above 1.1) in", logs >= TOL),
-    )
+    logs, alive = profile.log_apjn, profile.is_hidden & (profile.apjn > 0)
+    small, large = ("J below 0.9", "J above 1.1")
+    if kind(profile) != "noisy":
+        small, large = (f"Vanishing ({small})", f"Exploding ({large})")
     return [
-        f"{what} {named(found, profile.names)}."
-        for what, marks in groups
-        if (found := (marks & hidden).nonzero().flatten().tolist())
+        f"{what} in {named(found, profile.names)}."
+        for what, marks in ((small, logs <= -TOL), (large, logs >= TOL))
+        if (found := (marks & alive).nonzero().flatten().tolist())
     ]
 
 
@@ -125,7 +148,10 @@ def _signal(profile: Profile) -> str:
     text = f"The signal's mean square K goes from {first:.3g} at the input to {last:.3g} at the end"
     start, end = float(profile.correlation[0]), float(profile.correlation[-1])
     if end > _ALIKE > start:
-        return f"{text}, where different inputs have become nearly the same (cosine {end:.2f})."
+        return (
+            f"{text}, where different inputs have become nearly the same (cosine {end:.2f}). "
+            "J = 1 does not mend that; skip connections or normalization may."
+        )
     return f"{text}."
 
 
@@ -136,8 +162,7 @@ def advice(profile: Profile) -> list[str]:
         lines = ["Nothing needs to be done about the initialization: train it."]
         return lines + (["More probes= would make the errors smaller."] if found == "noisy" else [])
     lines = [_about_the_blocked(profile)] if found == "blocked" else []
-    others = _hidden(profile, profile.log_apjn)
-    if not bool((others[others.isfinite()].abs() < TOL).all()):
+    if not _others_are_critical(profile):
         lines.append(
             "Tune it: critinit.tune_(model, batch), or critinit tune MODEL in a terminal, scales "
             "each parameter tensor by one number until every J is 1."
@@ -151,23 +176,33 @@ def advice_after_tuning(profile: Profile) -> list[str]:
     if found in ("critical", "noisy"):
         return ["Train it. The best learning rate may be another one than before: try a few."]
     if found == "blocked":
-        others = _hidden(profile, profile.log_apjn)
-        rest = bool((others[others.isfinite()].abs() < TOL).all())
-        return [_about_the_blocked(profile)] + (["All other blocks are critical."] if rest else [])
+        rest = ["All other blocks are critical."] if _others_are_critical(profile) else []
+        return [_about_the_blocked(profile), *rest]
     return [
         "More probes= or a larger batch make J more certain, and tuning with it.",
         "Where J and K conflict, or a zero bias cannot be scaled, draw the weights afresh: "
-        "base='orthogonal' gives biases a variance, too. solver=critinit.SGD(...) is the other way.",
+        "base='orthogonal' gives biases a variance, too. Another solver is critinit.SGD(...).",
     ]
 
 
 def _about_the_blocked(profile: Profile) -> str:
-    dead = ((profile.apjn == 0) & profile.is_hidden).nonzero().flatten().tolist()
     return (
-        f"Look at {named(dead, profile.names)}: parameters that are zero pass no gradient, and no "
+        f"Look at {_blocked(profile)}: parameters that are zero pass no gradient, and no "
         "multiplier can move them. If they are meant to start there (a zero head, say), the first "
         "step of training opens the way; if not, draw them afresh with critinit.reset_."
     )
+
+
+def _blocked(profile: Profile) -> str:
+    return named(
+        ((profile.apjn == 0) & profile.is_hidden).nonzero().flatten().tolist(), profile.names
+    )
+
+
+def _others_are_critical(profile: Profile) -> bool:
+    """Whether all blocks are that pass any gradient."""
+    logs = _hidden(profile, profile.log_apjn)
+    return bool((logs[logs.isfinite()].abs() < TOL).all())
 
 
 def key_figures(profile: Profile) -> dict[str, str]:
@@ -185,7 +220,7 @@ def key_figures(profile: Profile) -> dict[str, str]:
 
 
 def _known(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.2f}"
+    return "–" if math.isnan(value) else f"{value:z.2f}"
 
 
 def _hidden(profile: Profile, values: Tensor) -> Tensor:
