@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
-import subprocess
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -47,17 +48,7 @@ class Browser:
         self._profile = tempfile.mkdtemp(prefix="critinit-browser-")
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
-        # the browser reads file descriptor 3 and writes 4
-        command = ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", PROGRAM]
-        self._process = subprocess.Popen(
-            [*command, *_SWITCHES, f"--user-data-dir={self._profile}", "about:blank"],
-            pass_fds=(theirs_in, theirs_out),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(theirs_in)
-        os.close(theirs_out)
+        self._process = _spawn(PROGRAM, self._profile, theirs_in, theirs_out)
         self._buffer = b""
         self._calls = 0
         self._session: str | None = None
@@ -77,8 +68,8 @@ class Browser:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self._process.terminate()
-        self._process.wait(timeout=_PATIENCE)
+        os.kill(self._process, signal.SIGTERM)
+        os.waitpid(self._process, 0)
         os.close(self._in)
         os.close(self._out)
         shutil.rmtree(self._profile, ignore_errors=True)
@@ -146,3 +137,23 @@ class Browser:
         message, _, self._buffer = self._buffer.partition(b"\0")
         found: dict[str, Any] = json.loads(message)
         return found
+
+
+def _spawn(program: str, profile: str, reads: int, writes: int) -> int:
+    """Start the browser; it reads commands from file descriptor 3 and answers on 4."""
+    reads, writes = (_moved(fd) for fd in (reads, writes))
+    nowhere = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    pipe = [(os.POSIX_SPAWN_DUP2, reads, 3), (os.POSIX_SPAWN_DUP2, writes, 4)]
+    arguments = [program, *_SWITCHES, f"--user-data-dir={profile}", "about:blank"]
+    try:
+        return os.posix_spawn(program, arguments, os.environ, file_actions=[*nowhere, *pipe])
+    finally:
+        os.close(reads)
+        os.close(writes)
+
+
+def _moved(fd: int) -> int:
+    """The same file, out of the way of descriptors 3 and 4."""
+    high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(fd)
+    return high

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from critinit.plot._style import Style
+from critinit.plot._ticks import log_ticks, tick_label
 from critinit.plot._values import PlotError
 
 if TYPE_CHECKING:
@@ -90,6 +91,16 @@ def cover(ax: Axes, low: float, high: float) -> None:
     """Make the vertical axis reach over that range at least."""
     bottom, top = ax.get_ylim()
     ax.set_ylim(min(bottom, low), max(top, high))
+
+
+def plain_ticks(ax: Axes) -> None:
+    """Mark a logarithmic axis by numbers as people write them."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+
+    low, high = (math.log10(end) for end in ax.get_ylim())
+    ax.yaxis.set_major_locator(FixedLocator([10**t for t in log_ticks(low, high)]))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: tick_label(math.log10(v))))
+    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def whole_numbers(ax: Axes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from critinit.plot._axes import axes_or_new, draw_line, whole_numbers
+from critinit.plot._axes import axes_or_new, draw_line, plain_ticks, whole_numbers
 from critinit.plot._style import STYLES, styles
 from critinit.plot._values import PlotError
 from critinit.result import Result
@@ -39,6 +39,7 @@ def history(tuned: Result | Sequence[Step], ax: Axes | None = None) -> Axes:
         losses = [steps[i].loss for i in common]
         draw_line(ax, common, losses, styles(["tuned"])[0], "all blocks")
     whole_numbers(ax)
+    plain_ticks(ax)
     ax.set_xlabel("step")
     ax.set_ylabel("loss")
     ax.legend()

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from critinit.plot._axes import axes_or_new
-from critinit.plot._style import styles
 from critinit.plot._values import PlotError
 
 if TYPE_CHECKING:
@@ -64,9 +63,7 @@ def phase(
     mesh = ax.pcolormesh(xs, ys, logs, cmap=_COLOURS, vmin=-reach, vmax=reach, shading="nearest")
     _contours(ax, xs, ys, logs)
     if theory is not None:
-        line = styles(["theory"])[0]
-        ax.plot(*theory, color=line.colour, dashes=(5, 3), linewidth=2, label="theory")
-        ax.legend(loc="upper right")
+        _predicted(ax, theory)
     if colorbar:
         _explain(ax, mesh, reach)
     return mesh
@@ -90,7 +87,16 @@ def _contours(
                 linewidths=2.0 if mark == 1 else 0.7,
                 linestyles="dashed" if mark < 1 else "solid",
             )
-            ax.clabel(lines, fmt=f"J = {mark:g}" if mark == 1 else f"{mark:g}", fontsize=8)
+            ax.clabel(lines, fmt=f"{mark:g}", fontsize=8)
+
+
+def _predicted(ax: Axes, line: tuple[ArrayLike, ArrayLike]) -> None:
+    """White with a black rim: seen on every colour, and on the line of J = 1."""
+    from matplotlib.patheffects import withStroke
+
+    rim = [withStroke(linewidth=3.6, foreground="black")]
+    ax.plot(*line, color="white", dashes=(5, 4), linewidth=1.6, path_effects=rim, label="theory")
+    ax.legend(loc="upper right", facecolor="0.8")
 
 
 def _explain(ax: Axes, mesh: QuadMesh, reach: float) -> None:

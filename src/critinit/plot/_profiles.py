@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from critinit.plot._axes import axes_or_new, cover, draw_line, level, whole_numbers
+from critinit.plot._axes import axes_or_new, cover, draw_line, level, plain_ticks, whole_numbers
 from critinit.plot._style import STYLES, styles
 from critinit.plot._values import Curve, PlotError, Quantity, curve
 from critinit.profile import Profile
@@ -68,7 +68,8 @@ def comparison(
 
 def _finish(ax: Axes, x: str, y: str, quantity: Quantity = "apjn") -> None:
     if quantity in ("apjn", "kernel"):
-        cover(ax, 0.5, 2.0)
+        cover(ax, 0.48, 2.1)
+        plain_ticks(ax)
     if quantity == "correlation":
         cover(ax, 0.0, 1.0)
     else:

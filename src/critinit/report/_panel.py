@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from critinit.report._ticks import linear_ticks, log_ticks, tick_label, written_log
+from critinit.plot._ticks import linear_ticks, log_ticks, tick_label, written_log
 
 Tick = tuple[float, str]
 _LEAST_DECADES = 0.62  # so that noise around 1 does not look like structure

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from critinit.plot._style import indices
+from critinit.plot._ticks import written_log
 from critinit.plot._values import Quantity, curve, is_log, log10s
 from critinit.profile import Profile
 from critinit.report._panel import Panel, Series
 from critinit.report._section import Chart
-from critinit.report._ticks import written_log
 from critinit.report._words import TOL
 from critinit.scan import BatchScan
 from critinit.solvers import Step

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from critinit.plot._style import indices
+from critinit.plot._ticks import written_log
 from critinit.plot._values import curve
 from critinit.profile import Profile
 from critinit.report._comparison import Comparison
 from critinit.report._section import Chart
 from critinit.report._svg import swatch
-from critinit.report._ticks import written_log
 from critinit.report._words import headline, key_figures
 from critinit.scan import BatchScan
 from critinit.solvers import Step

@@ -10,8 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from critinit.plot._ticks import written_log
 from critinit.profile import Profile
-from critinit.report._ticks import written_log
 
 TOL = 0.1  # of |log J|, as in Profile.is_critical
 _SIGMAS = 2.0

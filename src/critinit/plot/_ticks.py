@@ -68,5 +68,5 @@ def written_log(log: float) -> str:
     if -3.5 < log < 5:
         text = f"{10**log:.3g}"
         return f"{float(text):.0f}" if log > 1 and "e" in text else text
-    exponent = math.floor(log)
+    exponent = math.floor(log + 0.002)  # 9.996 would be written as 10.00
     return f"{10 ** (log - exponent):.2f}·{tick_label(float(exponent))}"
