@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-VANISHING = "#6b4aa0"
-EXPLODING = "#b35806"
-
 
 @dataclass(frozen=True)
 class Style:

@@ -14,13 +14,14 @@ def log_ticks(low: float, high: float) -> list[float]:
     >>> [tick_label(t) for t in log_ticks(-0.4, 0.4)]
     ['0.5', '1', '2']
     >>> [tick_label(t) for t in log_ticks(-80.0, 1.0)]
-    ['10⁻⁷⁰', '10⁻⁵⁶', '10⁻⁴²', '10⁻²⁸', '10⁻¹⁴', '1']
+    ['10⁻⁸⁰', '10⁻⁶⁰', '10⁻⁴⁰', '10⁻²⁰', '1']
     """
     if high - low < 1.9:
         decades = range(math.floor(low), math.ceil(high) + 1)
         marks = [d + math.log10(m) for d in decades for m in (1, 2, 5)]
     else:
-        step = math.ceil((high - low) / _FEW)
+        rough = (high - low) / _FEW
+        step = next(s * 10**e for e in range(9) for s in (1, 2, 5) if s * 10**e >= rough)
         first = math.ceil(low / step)
         marks = [float(step * i) for i in range(first, math.floor(high / step) + 1)]
     return [m for m in marks if low <= m <= high]

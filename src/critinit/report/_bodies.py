@@ -51,7 +51,8 @@ def _of_result(result: Result, added: str) -> Iterator[str]:
         ("Before", [f"{_words.headline(before)}. {_words.over_the_depth(before)}"]),
         ("The tuning", [_sentence(result.message)]),
     ]
-    yield _verdict(f"After tuning: {_words.headline(after)}", _words.tone(after), said)
+    headline = f"After tuning: {_lowered(_words.headline(after))}"
+    yield _verdict(headline, _words.tone(after), said)
     was = _words.key_figures(before)
     yield _figures({k: (v, f"before: {was[k]}") for k, v in _words.key_figures(after).items()})
     yield added
@@ -69,8 +70,7 @@ def _of_result(result: Result, added: str) -> Iterator[str]:
 def _of_comparison(given: Comparison, added: str) -> Iterator[str]:
     best = given.profiles[given.best]
     said = [("", _words.explanation(best))]
-    state = _words.headline(best)
-    headline = f"Best is {given.best}: {state[0].lower()}{state[1:]}"
+    headline = f"Best is {given.best}: {_lowered(_words.headline(best))}"
     yield _verdict(headline, _words.tone(best), said)
     yield titled("Side by side", _tables.comparison(given))
     yield added
@@ -99,6 +99,10 @@ def _ends(scan: BatchScan) -> list[tuple[int, Profile]]:
     """The smallest size, the recommended one and the largest."""
     chosen = {scan.sizes[0], scan.recommended, scan.sizes[-1]}
     return [(s, p) for s, p in zip(scan.sizes, scan.profiles, strict=True) if s in chosen]
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _sentence(text: str) -> str:
