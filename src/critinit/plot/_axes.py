@@ -26,7 +26,8 @@ def axes_or_new(ax: Axes | None) -> Axes:
         raise PlotError(
             f"plots need Matplotlib ({error}). Install it with: pip install 'critinit[plot]'."
         ) from error
-    return pyplot.subplots(layout="constrained")[1]
+    new: Axes = pyplot.subplots(layout="constrained")[1]
+    return new
 
 
 def draw_line(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _COLOURS = "PuOr_r"  # vanishing purple, exploding orange; both dark in grey, but for the contours
 _MARKS = (0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100)
 _UNKNOWN = "#9aa0a6"
+_Array = NDArray[np.float64]
 
 
 def phase(
@@ -47,12 +48,7 @@ def phase(
     Returns:
         The coloured mesh, for a colour bar of one's own.
     """
-    xs, ys, values = (np.asarray(given, dtype=float) for given in (x, y, j))
-    if xs.ndim != 1 or ys.ndim != 1 or values.shape != (len(ys), len(xs)):
-        raise PlotError(
-            f"j has the shape {values.shape}, x {xs.shape} and y {ys.shape}: j needs a row for "
-            "each y and a column for each x."
-        )
+    xs, ys, values = _plane(x, y, j)
     if not limit > 1:
         raise PlotError(f"limit={limit}: the colours reach from 1/limit to limit, so pass over 1.")
     ax = axes_or_new(ax)
@@ -69,9 +65,17 @@ def phase(
     return mesh
 
 
-def _contours(
-    ax: Axes, x: NDArray[np.float64], y: NDArray[np.float64], logs: NDArray[np.float64]
-) -> None:
+def _plane(x: ArrayLike, y: ArrayLike, j: ArrayLike) -> tuple[_Array, _Array, _Array]:
+    xs, ys, values = (np.asarray(given, dtype=float) for given in (x, y, j))
+    if xs.ndim != 1 or ys.ndim != 1 or values.shape != (len(ys), len(xs)):
+        raise PlotError(
+            f"j has the shape {values.shape}, x {xs.shape} and y {ys.shape}: j needs a row for "
+            "each y and a column for each x."
+        )
+    return xs, ys, values
+
+
+def _contours(ax: Axes, x: _Array, y: _Array, logs: _Array) -> None:
     """Where J is 1 in bold, and 1/2, 1/5, 2 and 5 beside it, as far as they are met."""
     if min(logs.shape) < 2 or np.isnan(logs).all():
         return
