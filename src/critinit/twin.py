@@ -6,6 +6,7 @@ import fnmatch
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -109,8 +110,9 @@ class Products(dict[int, Tensor]):
 class Twin:
     """Runs a model with some of its parameters multiplied, without changing it.
 
-    A linear layer or convolution multiplies its output instead of its weight: the same function,
-    but no weight gradient is needed. ``opened`` modules, whose inside is watched, are left out.
+    The multiplier of a linear layer or convolution is differentiated by way of the layer's input or
+    output rather than its weight: no weight gradient is needed. ``opened`` modules, whose inside is
+    watched, are left out.
     """
 
     def __init__(
@@ -122,8 +124,8 @@ class Twin:
         self.parameters = dict(parameters)
         names = {id(p): name for name, p in self.parameters.items()}
         self._owners: dict[str, list[tuple[nn.Module, str]]] = {n: [] for n in self.parameters}
-        self._output_scaled = {
-            m for m in model.modules() if type(m) in _SCALED_AT_OUTPUT and m not in opened
+        self._scaled_layers = {
+            m for m in model.modules() if type(m) in _SCALED_LAYERS and m not in opened
         }
         for module in model.modules():
             for key, p in module._parameters.items():
@@ -147,7 +149,7 @@ class Twin:
         owners = dict.fromkeys(module for name in multipliers for module, _ in self._owners[name])
         try:
             for module in owners:
-                if module in self._output_scaled:
+                if module in self._scaled_layers:
                     put(module.__dict__, "forward", _ScaledLayer(module, products))
                 put(module.__dict__, "_parameters", _Table(module._parameters, products))
                 if isinstance(module, nn.RNNBase):
@@ -196,9 +198,9 @@ _MISSING = object()
 
 
 class _ScaledLayer:
-    """The ``forward`` of a linear layer or convolution as ``a_W · (W x) + a_b · b``.
+    """The ``forward`` of a linear layer or convolution as ``W (a_W · x) + a_b · b``.
 
-    ``a_W`` multiplies ``x`` instead where that is the smaller tensor.
+    Gradients reach ``a_W`` by way of ``x``, or of ``W x`` where that is much the smaller tensor.
     """
 
     def __init__(self, module: Any, products: Products) -> None:
@@ -208,40 +210,96 @@ class _ScaledLayer:
         if isinstance(module, nn.Linear):
             self.apply: Callable[[Tensor, Tensor, Tensor | None], Tensor] = F.linear
             self.bias_shape: tuple[int, ...] = (-1,)
-            self.widens = module.in_features < module.out_features
+            narrowing = module.in_features / module.out_features
+            self.each_once = True
         else:
             self.apply = module._conv_forward
             self.bias_shape = (-1, *[1] * len(module.kernel_size))
-            self.widens = module.in_channels * math.prod(module.stride) < module.out_channels
+            narrowing = module.in_channels * math.prod(module.stride) / module.out_channels
+            self.each_once = module.padding_mode == "zeros"
+        self.narrows = narrowing > _NARROWING
 
     def __call__(self, x: Tensor) -> Tensor:
         a = self.products.multiplier_of(self.weight)
-        bias = None if self.bias is None else self.products.of(self.bias)
-        if a is None or self.widens:
-            return self.apply(x if a is None else _scaled(x, a), self.weight, bias)
-        out = _scaled(self.apply(x, self.weight, None), a)
+        out = self._applied(x, a)
+        if self.each_once:
+            out._critinit_layer = LayerCall(self, x, a)  # type: ignore[attr-defined]
+        return out
+
+    def scaled_bias(self) -> Tensor | None:
+        """``a_b · b``."""
+        return None if self.bias is None else self.products.of(self.bias)
+
+    def _applied(self, x: Tensor, a: Tensor | None) -> Tensor:
+        bias = self.scaled_bias()
+        if a is None:
+            return self.apply(x, self.weight, bias)
+        with torch._C.DisableTorchFunction():  # a product is no call of the model
+            weight = a.detach().to(self.weight.dtype) * self.weight
+        if not self.narrows:
+            return self.apply(_followed(x, a), weight, bias)
+        out = _followed(self.apply(x, weight, None), a)
         return out if bias is None else out + bias.to(out.dtype).reshape(self.bias_shape)
 
 
-def _scaled(x: Tensor, a: Tensor) -> Tensor:
-    scaled: Tensor = _Scale.apply(x, a.to(x.dtype))
-    return scaled
+@dataclass(frozen=True)
+class LayerCall:
+    """A call of a layer, in which each weight leads once from an input to an output at most."""
+
+    layer: _ScaledLayer
+    x: Tensor
+    a: Tensor | None
+
+    def column_norms(self) -> Tensor:
+        """``√(Σ_k W_ki²)``: how far each ``x_i`` moves ``W x``. It broadcasts to ``x``."""
+        weight = self.layer.weight.detach()
+        squares = weight.to(torch.promote_types(weight.dtype, torch.float32)).square()
+        in_full = torch.autocast(weight.device.type, enabled=False)
+        with torch.enable_grad(), in_full, torch._C.DisableTorchFunction():
+            x = torch.zeros_like(self._one_example(), dtype=squares.dtype, requires_grad=True)
+            (columns,) = torch.autograd.grad(self.layer.apply(x, squares, None).sum(), x)
+        return columns.sqrt()
+
+    def _one_example(self) -> Tensor:
+        rank = len(self.layer.bias_shape)  # of an example in the last dimensions
+        return self.x.flatten(0, -rank - 1)[0] if self.x.ndim > rank else self.x
 
 
-class _Scale(torch.autograd.Function):
-    """``a x`` for a scalar ``a``, whose derivative by ``a`` takes no temporary tensor."""
+def layer_behind(out: Tensor) -> LayerCall | None:
+    """The call of a linear layer or convolution that returned ``out``, in a twin network."""
+    call: LayerCall | None = getattr(out, "_critinit_layer", None)
+    return call
+
+
+def _followed(x: Tensor, a: Tensor) -> Tensor:
+    """``x``, which was computed with the present value of ``a``, as a multiple of ``a``."""
+    followed: Tensor = _Follow.apply(x, a, float(a.detach()))
+    return followed
+
+
+class _Follow(torch.autograd.Function):
+    """``(a / value) x``, where ``value`` is that of ``a``: no product is computed, but its slope.
+
+    So neither the multiplication nor its derivative by ``x`` costs a pass over the activations.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, a: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, a: Tensor, value: float) -> Tensor:
         ctx.save_for_backward(x, a)
-        return x * a
+        ctx.value = value
+        return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, a = ctx.saved_tensors
-        by_x = _scaled(g, a) if ctx.needs_input_grad[0] else None
-        by_a = torch.dot(g.flatten(), x.flatten()) if ctx.needs_input_grad[1] else None
-        return by_x, by_a
+        by_x: Tensor | None = None
+        by_a: Tensor | None = None
+        if ctx.needs_input_grad[0]:
+            by_x = _Follow.apply(g, a, ctx.value)
+        if ctx.needs_input_grad[1]:
+            by_a = torch.dot(g.flatten(), x.flatten()).to(a.dtype) / ctx.value
+        return by_x, by_a, None
 
 
-_SCALED_AT_OUTPUT = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_NARROWING = 2.0  # times smaller an output than the input, to be followed instead
+_SCALED_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)

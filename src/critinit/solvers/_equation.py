@@ -12,13 +12,17 @@ from torch import Tensor
 from critinit.chain._tape import Tape
 from critinit.chain._walk import Tensors
 from critinit.solvers import _distributed
-from critinit.solvers._problem import Problem, jacobian_norms, kernel
-from critinit.solvers._seen import Seen, chained, look
+from critinit.solvers._closed import ClosedForm
+from critinit.solvers._plain import PlainLayer
+from critinit.solvers._problem import Problem, kernel, measured_kernel
+from critinit.solvers._seen import BlockRun, Seen, chained
 from critinit.solvers._step import along_logs, damped_step, limited, secant
 from critinit.twin import Products
 
 _BY_DEGREES = (0.15, 0.9)  # the ratio of residuals by which a step is repeated
-_DAMPING = 1e-2  # of steps in log a, against squared residuals
+_DAMPING = 3e-3  # of steps in log a, against squared residuals
+_EXACT_ENOUGH = 0.01  # of the tolerance, where trials cost nothing
+_EASIER, _HARDER = 4.0, 16.0  # by how much it falls after a step that helps, and grows else
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Point:
 
     @property
     def s(self) -> Tensor:
-        return torch.stack([a.detach().log().cpu() for a in self.a.values()])
+        return torch.stack([a.detach().double().log().cpu() for a in self.a.values()])
 
 
 class Equation:
@@ -79,9 +83,10 @@ class Equation:
         self.names = list(names)
         self.products = products
         self.h = h
-        self.k = _distributed.mean(kernel(h).detach()).cpu()
+        self.k = measured_kernel(h)
         self.tape = tape
         self.batch_size = batch_size
+        self.plain: PlainLayer | None = None
         self.probes: list[Tensors] = []
         self.evaluations = 0
 
@@ -93,12 +98,18 @@ class Equation:
         point = self._first(a, out)
         if self._is_solved(point.seen):
             return point, True
+        if (closed := ClosedForm.found(self._block_run(out), point.seen, self.names)) is not None:
+            s = closed.minimized(_EXACT_ENOUGH * self.accuracy.tol)
+            out, seen = closed.at(s)
+            a = {n: x * y.exp().float() for (n, x), y in zip(a.items(), s, strict=True)}
+            return Point(a, out, seen), self._is_solved(seen)
         derivative = self._derivative(point, self._degrees())
+        damping = _DAMPING
         while self._may_run():
-            step = damped_step(derivative, point.seen.residuals, _DAMPING)
-            if float((derivative @ step).abs().max()) <= self.accuracy.tol / 2:
+            step = damped_step(derivative, point.seen.residuals, damping)
+            if float((derivative @ step).abs().max()) <= point.seen.aim(self.accuracy.tol) / 2:
                 break  # nothing that the multipliers could still change
-            new, confirmed = self._advanced(point, derivative)
+            new, confirmed, damping = self._advanced(point, derivative, damping)
             if confirmed:
                 return new, True
             if new is point:
@@ -109,39 +120,48 @@ class Equation:
                 gained = new.seen.residuals - point.seen.residuals
                 derivative = secant(derivative, new.s - point.s, gained)
             point = new
-        return point, self._is_solved(self._look(self._fresh_probes(point.out), point.out))
+        return point, self._is_solved(self._confirmed(point.out))
 
     def _first(self, a: dict[str, Tensor], out: Tensors) -> Point:
-        self.probes = [self.problem.probes.like(out) for _ in range(self.problem.probes.count)]
-        seen = self._look(self.probes, out)
+        self.plain = PlainLayer.found(out, self.h)
+        if self.plain is not None:
+            return Point(a, out, self._block_run(out).look([]))
+        self.probes = self._draw(self.problem.probes.count, out)
+        seen = self._block_run(out).look(self.probes)
         missing = self.accuracy.probes_needed(seen) - len(self.probes)
         if missing > 0:
-            self.probes += [self.problem.probes.like(out) for _ in range(missing)]
-            seen = self._look(self.probes, out, seen.table)
+            self.probes += self._draw(missing, out)
+            seen = self._block_run(out).look(self.probes, seen.table)
         return Point(a, out, seen)
 
-    def _advanced(self, point: Point, derivative: Tensor) -> tuple[Point, bool]:
+    def _draw(self, count: int, out: Tensors) -> list[Tensors]:
+        return [self.problem.probes.like(out) for _ in range(count)]
+
+    def _advanced(
+        self, point: Point, derivative: Tensor, damping: float
+    ) -> tuple[Point, bool, float]:
         """Take a step that helps, and once more of it where residuals come down by degrees.
 
         A residual block comes near J = 1 only as its branch vanishes: its residual falls like an
-        exponential of ``log a``, of which a Newton step removes a factor e.
+        exponential of ``log a``, of which a Newton step removes a factor e. With the point comes
+        the damping of the next step, which is less than what this one needed.
         """
-        damping = _DAMPING
         residuals = point.seen.residuals
         new, confirmed = self._run(point.s + damped_step(derivative, residuals, damping))
         while not (confirmed or new.seen.loss < point.seen.loss):
             if not self._may_run():
-                return point, False
-            damping *= 16
+                return point, False, damping
+            damping *= _HARDER
             new, confirmed = self._run(point.s + damped_step(derivative, residuals, damping))
+        damping /= _EASIER
         ratio = new.seen.largest / point.seen.largest
         if confirmed or not _BY_DEGREES[0] < ratio < _BY_DEGREES[1] or not self._may_run():
-            return new, confirmed
+            return new, confirmed, damping
         steps = math.log(self.accuracy.tol / new.seen.largest) / math.log(ratio)
         further, confirmed = self._run(new.s + limited(steps * (new.s - point.s)))
         if confirmed or further.seen.loss < new.seen.loss:
-            return further, confirmed
-        return new, False
+            return further, confirmed, damping
+        return new, False, damping
 
     def _may_run(self) -> bool:
         return self.evaluations < self.accuracy.max_evals
@@ -155,19 +175,21 @@ class Equation:
         If not, it comes as the old probes see it, to be compared with what they saw before.
         """
         self.evaluations += 1
-        a = {n: x.exp().requires_grad_() for n, x in zip(self.names, s, strict=True)}
+        a = {n: x.exp().float().requires_grad_() for n, x in zip(self.names, s, strict=True)}
         self.products.use(a)
         out = self.tape.replay(self.h, self.products.of)
-        seen = self._look(self._fresh_probes(out), out)
-        if self._is_solved(seen):
-            return Point(a, out, seen), True
-        return Point(a, out, self._look(self.probes, out)), False
+        seen = self._confirmed(out)
+        solved = self._is_solved(seen)
+        if not solved and self.probes:
+            seen = self._block_run(out).look(self.probes)
+        return Point(a, out, seen), solved
 
-    def _fresh_probes(self, out: Tensors) -> list[Tensors]:
-        return [self.problem.probes.like(out) for _ in self.probes]
+    def _confirmed(self, out: Tensors) -> Seen:
+        """As fresh probes see it."""
+        return self._block_run(out).look(self._draw(len(self.probes), out))
 
-    def _look(self, probes: Sequence[Tensors], out: Tensors, known: Tensor | None = None) -> Seen:
-        return look(self.problem, self.index, self.h, out, self.k, probes, self.batch_size, known)
+    def _block_run(self, out: Tensors) -> BlockRun:
+        return BlockRun(self.problem, self.index, self.h, self.k, out, self.batch_size, self.plain)
 
     def _derivative(self, point: Point, degrees: Tensor | None = None) -> Tensor:
         """``∂r/∂s``, a row for each residual, by way of J and K.
@@ -178,10 +200,9 @@ class Equation:
         def by_j() -> Tensor:
             if degrees is not None:
                 return degrees * point.seen.j
+            j = self._block_run(point.out).differentiable_j(self.probes)
             # one probe tells the direction; how far to go, all of them do
-            table = jacobian_norms(point.out, self.h, self.probes[:1], self.batch_size, graph=True)
-            first = _distributed.mean(table.detach().mean()).cpu()
-            return along_logs(table.mean(), point.a) * point.seen.j / first
+            return along_logs(j, point.a) * point.seen.j / _distributed.mean(j.detach()).cpu()
 
         def by_k() -> Tensor:
             return along_logs(kernel(point.out), point.a)
@@ -193,7 +214,7 @@ class Equation:
         ranks = [self.problem.twin.parameters[name].ndim for name in self.names]
         owners = {name.rpartition(".")[0] for name in self.names}
         if len(ranks) == 1:
-            return torch.tensor([2.0])
+            return torch.tensor([2.0], dtype=torch.float64)
         if len(owners) == 1 and len(ranks) == 2 and min(ranks) == 1 < max(ranks):
-            return torch.tensor([2.0 if rank > 1 else 0.0 for rank in ranks])
+            return torch.tensor([rank > 1 for rank in ranks]).double() * 2
         return None

@@ -26,12 +26,13 @@ from critinit.chain._inputs import Batch
 from critinit.chain._tape import Tape
 from critinit.chain._walk import Tensors
 from critinit.solvers import _distributed
-from critinit.solvers._problem import Problem, Step, jacobian_norms, kernel
-from critinit.solvers._seen import Seen, chained, look
+from critinit.solvers._plain import PlainLayer
+from critinit.solvers._problem import Problem, Step, kernel, measured_kernel
+from critinit.solvers._seen import BlockRun, Seen, chained
 from critinit.solvers._step import along_logs, damped_step
 
 _DAMPING = 1e-2
-_WORTH = 0.95  # a round has to bring the loss below this fraction, or it was the last
+_WORTH = 0.995  # a round has to bring the loss below this fraction, or it was the last
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,9 @@ class Polish:
     ) -> None:
         self.problem = problem
         self.batch = batch
-        self.probes = probes  # how many for each block
+        self.probes = probes  # how many for each block, none for plain layers
         self.names = list(start)
-        self.start = torch.tensor(list(start.values())).log()
+        self.start = torch.tensor(list(start.values()), dtype=torch.float64).log()
         self._draws = problem.probes.generator.get_state()
 
     def run(self, rounds: int) -> list[Polished]:
@@ -92,7 +93,7 @@ class Polish:
 
     def _linearized(self, s: Tensor) -> Polished:
         self.problem.probes.generator.set_state(self._draws)
-        a = {name: x.exp().requires_grad_() for name, x in zip(self.names, s, strict=True)}
+        a = {name: x.exp().float().requires_grad_() for name, x in zip(self.names, s, strict=True)}
         observer = _Linearization(self.problem, self.probes, a, self.batch.size)
         with self.problem.twin.applied(a), random_state(seed=0):
             self.problem.chain.walk(self.batch, observer)
@@ -114,25 +115,27 @@ class _Linearization:
         self.rows: list[Tensor] = []
         self.kernel: list[float] = []
         self._k = torch.empty(0)
-        self._log_k = torch.zeros(len(a))  # ∂ log K^l / ∂s
+        self._log_k = torch.zeros(len(a), dtype=torch.float64)  # ∂ log K^l / ∂s
 
     def enter(self, h: Tensors) -> Tensors:
         h = tuple(t.detach().requires_grad_() for t in h)
         if not self.kernel:
-            self._k = _distributed.mean(kernel(h).detach()).cpu()
+            self._k = measured_kernel(h)
             self.kernel.append(float(self._k))
         return h
 
     def leave(self, index: int, h: Tensors, out: Tensors, tape: Tape | None) -> Tensors:
-        draws = [self.problem.probes.like(out) for _ in range(self.probes[index])]
         by_k_next = self._by_s(kernel(out), index, h)
         if self.counted[index]:
-            seen = look(self.problem, index, h, out, self._k, draws, self.batch_size)
-            table = jacobian_norms(out, h, draws[:1], self.batch_size, graph=True)
-            first = _distributed.mean(table.detach().mean()).cpu()
+            plain = PlainLayer.found(out, h, known=not self.probes[index])
+            run = BlockRun(self.problem, index, h, self._k, out, self.batch_size, plain)
+            draws = [self.problem.probes.like(out) for _ in range(self.probes[index])]
+            seen = run.look(draws)
+            j = run.differentiable_j(draws)
 
             def by_j() -> Tensor:
-                return self._by_s(table.mean(), index, h) * seen.j / first
+                first = _distributed.mean(j.detach()).cpu()
+                return self._by_s(j, index, h) * seen.j / first
 
             row = chained(
                 self.problem,
@@ -144,7 +147,7 @@ class _Linearization:
             )
             self.seen[index] = seen
             self.rows.append(row)
-        self._k = _distributed.mean(kernel(out).detach()).cpu()
+        self._k = measured_kernel(out)
         self.kernel.append(float(self._k))
         self._log_k = by_k_next / self._k
         return out

@@ -19,6 +19,7 @@ from critinit.chain._inputs import Batch
 from critinit.chain._walk import Tensors
 from critinit.errors import CritinitError
 from critinit.losses import Loss, SquaredLoss
+from critinit.solvers import _distributed
 from critinit.twin import Twin
 
 
@@ -62,6 +63,13 @@ class Problem:
         if isinstance(self.loss, SquaredLoss):
             return self.loss.includes(len(self.chain)) & self.alive
         return self.alive
+
+    @property
+    def may_conflict(self) -> bool:
+        """Whether a block can miss its aim for the scale of its input: not by J alone."""
+        one = torch.ones(())
+        alone = isinstance(self.loss, SquaredLoss) and len(self.block_residuals(one, one, one)) == 1
+        return not alone
 
     def objective(self, j: Tensor, k: Tensor) -> Tensor:
         """The loss, without blocks that are not alive."""
@@ -114,12 +122,12 @@ def jacobian_norms(
         found = torch.autograd.grad(
             out, h, v, create_graph=graph, retain_graph=True, allow_unused=True
         )
-        rows.append(_squares([g for g in found if g is not None], batch_size, h))
+        rows.append(sums_of_squares([g for g in found if g is not None], batch_size, h))
     table = torch.stack(rows)
     return table * (table.shape[1] / size_of(out))
 
 
-def _squares(tensors: Sequence[Tensor], batch_size: int, h: Tensors) -> Tensor:
+def sums_of_squares(tensors: Sequence[Tensor], batch_size: int, h: Tensors) -> Tensor:
     """The sum of squares of each example, in single precision at least."""
     rows = [examples_of(t, batch_size) for t in tensors]
     if len({len(row) for row in rows}) != 1:
@@ -132,6 +140,11 @@ def kernel(h: Tensors) -> Tensor:
     """K, differentiably."""
     dtype = torch.promote_types(h[0].dtype, torch.float32)
     return torch.stack([t.to(dtype).square().sum() for t in h]).sum() / size_of(h)
+
+
+def measured_kernel(h: Tensors) -> Tensor:
+    """K over all processes, as a plain number in double precision."""
+    return _distributed.mean(kernel(h).detach()).cpu().double()
 
 
 @contextmanager

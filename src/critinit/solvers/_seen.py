@@ -1,4 +1,4 @@
-"""What some probes see of a block: its J and K, and the residuals these leave in the loss."""
+"""What one run of a block shows: its J and K, and the residuals these leave in the loss."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from torch import Tensor
 from critinit.apjn._estimator import standard_error
 from critinit.chain._walk import Tensors
 from critinit.solvers import _distributed
-from critinit.solvers._problem import Problem, check_block_finite, jacobian_norms, kernel
+from critinit.solvers._plain import PlainLayer
+from critinit.solvers._problem import (
+    Problem,
+    check_block_finite,
+    jacobian_norms,
+    measured_kernel,
+)
 
 _ENOUGH = 4  # probes, to tell their own spread
+_EXACT = 0.1  # of the tolerance, for a J that is known exactly
 
 
 @dataclass(frozen=True)
@@ -37,36 +44,54 @@ class Seen:
         """The largest residual."""
         return float(self.residuals.abs().max())
 
+    def aim(self, tol: float) -> float:
+        """How small a residual shall be: less than ``tol`` where no noise is in the way."""
+        return tol if self.noise else _EXACT * tol
+
     def is_small(self, tol: float) -> bool:
         """Whether the residuals are zero within ``tol`` and two standard errors."""
-        return bool((self.residuals.abs() <= tol + 2 * self.band).all())
+        return bool((self.residuals.abs() <= self.aim(tol) + 2 * self.band).all())
 
 
-def look(
-    problem: Problem,
-    index: int,
-    h: Tensors,
-    out: Tensors,
-    k: Tensor,
-    probes: Sequence[Tensors],
-    batch_size: int,
-    known: Tensor | None = None,
-) -> Seen:
-    """See what ``probes`` say of a block that led from ``h``, with kernel ``k``, to ``out``.
+@dataclass(frozen=True)
+class BlockRun:
+    """One run of a block on a batch: it led from ``h``, with kernel ``k``, to ``out``.
 
-    ``known`` is the table of the first of them, where that is at hand.
+    Of a ``plain`` layer J is exact, and probes are of no use.
     """
-    rest = probes[0 if known is None else len(known) :]
-    table = jacobian_norms(out, h, rest, batch_size, graph=False)
-    if known is not None:
-        table = torch.cat([known, table])
-    j = _distributed.mean(table.mean()).cpu()
-    k_next = _distributed.mean(kernel(out).detach()).cpu()
-    check_block_finite(problem, index, j, k_next)
-    residuals = problem.block_residuals(j, k, k_next)
-    noise = float(_distributed.standard_error(_probe_noise(table)).cpu() / j) if j > 0 else 0.0
-    band = (problem.block_residuals(j * (1 + noise), k, k_next) - residuals).abs().nan_to_num()
-    return Seen(j, k_next, residuals, noise, band, table)
+
+    problem: Problem
+    index: int
+    h: Tensors
+    k: Tensor
+    out: Tensors
+    batch_size: int
+    plain: PlainLayer | None
+
+    def look(self, probes: Sequence[Tensors], known: Tensor | None = None) -> Seen:
+        """J as ``probes`` see it; ``known`` is the table of the first of them, if at hand."""
+        if self.plain is not None:
+            table = self.plain.norms(self.out, self.h, self.batch_size, graph=False)
+            return self._seen(table, torch.zeros(()))
+        rest = probes[0 if known is None else len(known) :]
+        table = jacobian_norms(self.out, self.h, rest, self.batch_size, graph=False)
+        table = table if known is None else torch.cat([known, table])
+        return self._seen(table, _distributed.standard_error(_probe_noise(table)))
+
+    def _seen(self, table: Tensor, error: Tensor) -> Seen:
+        j = _distributed.mean(table.mean()).cpu().double()
+        k_next = measured_kernel(self.out)
+        check_block_finite(self.problem, self.index, j, k_next)
+        residuals = self.problem.block_residuals(j, self.k, k_next)
+        noise = float(error.cpu() / j) if j > 0 else 0.0
+        band = self.problem.block_residuals(j * (1 + noise), self.k, k_next) - residuals
+        return Seen(j, k_next, residuals, noise, band.abs().nan_to_num(), table)
+
+    def differentiable_j(self, probes: Sequence[Tensors]) -> Tensor:
+        """J with its graph: exact, or by the first probe, which tells the direction."""
+        if self.plain is not None:
+            return self.plain.norms(self.out, self.h, self.batch_size, graph=True).mean()
+        return jacobian_norms(self.out, self.h, probes[:1], self.batch_size, graph=True).mean()
 
 
 def _probe_noise(table: Tensor) -> Tensor:

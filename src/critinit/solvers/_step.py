@@ -15,10 +15,10 @@ def along_logs(value: Tensor, tensors: dict[str, Tensor]) -> Tensor:
     """``∂value/∂s`` where each of ``tensors`` is multiplied by ``exp(s)``."""
     leaves = list(tensors.values())
     if not (value.requires_grad and leaves):
-        return torch.zeros(len(leaves))
+        return torch.zeros(len(leaves), dtype=torch.float64)
     found = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
     row = [
-        torch.zeros(()) if g is None else (g * x).sum().detach().float().cpu()
+        torch.zeros((), dtype=torch.float64) if g is None else (g * x).sum().detach().double().cpu()
         for g, x in zip(found, leaves, strict=True)
     ]
     return _distributed.mean(torch.stack(row))

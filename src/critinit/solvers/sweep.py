@@ -65,7 +65,8 @@ class Sweep:
                 problem.chain.walk(batch, sweeper, record=True)
             multipliers = dict.fromkeys(kinds.shared, 1.0) | sweeper.multipliers
             seen, unsolved, history = sweeper.seen, sweeper.unsolved, sweeper.history
-            if self.polish and (unsolved or kinds.shared):
+            conflict = unsolved and problem.may_conflict
+            if self.polish and (conflict or kinds.shared):
                 path = Polish(problem, batch, sweeper.probes, multipliers).run(self.polish)
                 best = path[-1]
                 multipliers = dict(zip(multipliers, best.s.exp().tolist(), strict=True))
