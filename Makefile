@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-slow zoo bench-measure clean
+.PHONY: help demo test check test-slow zoo bench-measure bench-tune bench-quality clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -32,12 +32,18 @@ zoo: $(INSTALLED) ## measure the model zoo
 bench-measure: $(INSTALLED) ## time a measurement
 	$(BIN)/python benchmarks/measure_cost.py
 
+bench-tune: $(INSTALLED) ## time a tuning
+	$(BIN)/python benchmarks/tune_cost.py
+
+bench-quality: $(INSTALLED) ## compare the sweep with the paper's SGD (about two hours)
+	$(BIN)/python benchmarks/quality.py --sgd
+
 clean: ## remove caches and builds; the next target reinstalls into .venv
 	rm -rf build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache $(INSTALLED)
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(INSTALLED): pyproject.toml $(CONSTRAINTS) | $(BIN)/python
-	$(BIN)/python -m pip install -c $(CONSTRAINTS) -e ".[dev,vision]"
+	$(BIN)/python -m pip install -c $(CONSTRAINTS) -e ".[dev]"
 	@touch $@
 
 $(BIN)/python:

@@ -53,6 +53,17 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
+Marks = tuple[float, float, float]
+Tuned = tuple[Callable[[], nn.Module], tuple[int, ...], type[nn.Module] | None, Marks]
+# With the parameters to scale, and the marks: sweep by J, by J and K, one step of SGD.
+TUNED: dict[str, Tuned] = {
+    "MLP 10×500": (*MODELS["MLP 10×500"], None, (3, 6, 2.5)),
+    "VGG19_BN, γ and β": (*MODELS["VGG19_BN"], nn.BatchNorm2d, (3.5, 8, 2.5)),
+    "ResMLP-S12, LayerScale 1": (resmlp_plain, (8, 3, 32, 32), None, (8, 12, 2.5)),
+    "ViT-tiny": (*MODELS["ViT-tiny"], None, (4, 8, 2.5)),
+}
+
+
 def build(name: str) -> tuple[nn.Module, Tensor]:
     """The model in training mode, and its batch."""
     make, shape = MODELS[name]
