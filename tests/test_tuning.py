@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import critinit
 from critinit.models import mlp
-from critinit.solvers._problem import TuningError
+from critinit.solvers._problem import NotTwiceDifferentiableError, TuningError
 
 
 def relu_mlp(sigma_w: float, depth: int = 6, width: int = 400) -> tuple[nn.Module, Tensor]:
@@ -280,6 +280,20 @@ def test_attention_is_differentiated_twice() -> None:
     model, inputs = CASES["transformer"].build()
     result = critinit.tune_(model, inputs, solver=critinit.SGD(steps=2, eps=0.0))
     assert all(math.isfinite(step.loss) for step in result.history)
+
+
+def test_without_a_second_derivative() -> None:
+    """Torch has none for hardsigmoid: the sweep does without, gradient descent says so."""
+    torch.manual_seed(0)
+    layers = [layer for _ in range(4) for layer in (nn.Linear(64, 64), nn.Hardsigmoid())]
+    model = nn.Sequential(*[nn.Sequential(*layers[i : i + 2], nn.LayerNorm(64)) for i in (0, 2, 4)])
+    x = torch.randn(16, 64)
+    before = StateOf(model)
+    with pytest.raises(NotTwiceDifferentiableError, match="Sweep"):
+        critinit.tune_(model, x, solver=critinit.SGD(steps=3))
+    before.assert_same()
+    critinit.tune_(model, x, loss=critinit.JLL(), probes=4)
+    assert after_exactly(model, x).log_apjn[1:].abs().max() < 0.1
 
 
 TWO_PROCESSES = """

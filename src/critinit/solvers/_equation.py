@@ -14,13 +14,14 @@ from critinit.chain._walk import Tensors
 from critinit.solvers import _distributed
 from critinit.solvers._closed import ClosedForm
 from critinit.solvers._plain import PlainLayer
-from critinit.solvers._problem import Problem, kernel, measured_kernel
+from critinit.solvers._problem import NotTwiceDifferentiableError, Problem, kernel, measured_kernel
 from critinit.solvers._seen import BlockRun, Seen, chained
 from critinit.solvers._step import along_logs, damped_step, limited, secant
 from critinit.twin import Products
 
 _BY_DEGREES = (0.15, 0.9)  # the ratio of residuals by which a step is repeated
 _DAMPING = 3e-3  # of steps in log a, against squared residuals
+_APART = 0.1  # in log a, for a derivative by differences
 _EXACT_ENOUGH = 0.01  # of the tolerance, where trials cost nothing
 _EASIER, _HARDER = 4.0, 16.0  # by how much it falls after a step that helps, and grows else
 
@@ -103,7 +104,7 @@ class Equation:
             out, seen = closed.at(s)
             a = {n: x * y.exp().float() for (n, x), y in zip(a.items(), s, strict=True)}
             return Point(a, out, seen), self._is_solved(seen)
-        derivative = self._derivative(point, self._degrees())
+        derivative = self._derivative_or_secant(point, self._degrees())
         damping = _DAMPING
         while self._may_run():
             step = damped_step(derivative, point.seen.residuals, damping)
@@ -115,7 +116,7 @@ class Equation:
             if new is point:
                 break
             if new.seen.largest > 0.5 * point.seen.largest:
-                derivative = self._derivative(new)
+                derivative = self._derivative_or_secant(new)
             else:
                 gained = new.seen.residuals - point.seen.residuals
                 derivative = secant(derivative, new.s - point.s, gained)
@@ -190,6 +191,15 @@ class Equation:
 
     def _block_run(self, out: Tensors) -> BlockRun:
         return BlockRun(self.problem, self.index, self.h, self.k, out, self.batch_size, self.plain)
+
+    def _derivative_or_secant(self, point: Point, degrees: Tensor | None = None) -> Tensor:
+        """``∂r/∂s``; where torch has no second derivative, along the mean of ``s`` alone."""
+        try:
+            return self._derivative(point, degrees)
+        except NotTwiceDifferentiableError:
+            there, _ = self._run(point.s + _APART)
+            along = (there.seen.residuals - point.seen.residuals) / _APART
+            return along.unsqueeze(1).expand(-1, len(self.names)) / len(self.names)
 
     def _derivative(self, point: Point, degrees: Tensor | None = None) -> Tensor:
         """``∂r/∂s``, a row for each residual, by way of J and K.

@@ -109,6 +109,24 @@ class TuningError(CritinitError):
     """The multipliers cannot be found."""
 
 
+class NotTwiceDifferentiableError(TuningError):
+    """Some operation of the model has no second derivative in torch."""
+
+
+@contextmanager
+def second_derivatives() -> Iterator[None]:
+    """Inside, torch's complaint about a missing one is turned into our own."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "is not implemented" not in str(error):
+            raise
+        raise NotTwiceDifferentiableError(
+            f"the model has no second derivative in torch ({error}), which gradient descent "
+            "needs. Use solver=critinit.Sweep(), which can do without."
+        ) from error
+
+
 def jacobian_norms(
     out: Tensors, h: Tensors, vs: Sequence[Tensors], batch_size: int, graph: bool
 ) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from critinit.solvers import _distributed
+from critinit.solvers._problem import second_derivatives
 
 _LONGEST_STEP = 6.0
 
@@ -16,7 +17,8 @@ def along_logs(value: Tensor, tensors: dict[str, Tensor]) -> Tensor:
     leaves = list(tensors.values())
     if not (value.requires_grad and leaves):
         return torch.zeros(len(leaves), dtype=torch.float64)
-    found = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
+    with second_derivatives():
+        found = torch.autograd.grad(value, leaves, retain_graph=True, allow_unused=True)
     row = [
         torch.zeros((), dtype=torch.float64) if g is None else (g * x).sum().detach().double().cpu()
         for g, x in zip(found, leaves, strict=True)

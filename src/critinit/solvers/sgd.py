@@ -24,6 +24,7 @@ from critinit.solvers._problem import (
     jacobian_norms,
     kernel,
     plain,
+    second_derivatives,
     twice_differentiable,
 )
 from critinit.solvers._rates import bound, one_step
@@ -132,9 +133,10 @@ def differentiate(
         loss = problem.objective(mean_j, mean_k)
         by_j, by_k = torch.autograd.grad(loss, [mean_j, mean_k], allow_unused=True)
         outer = [(x, g) for x, g in ((j, by_j), (k, by_k)) if g is not None and x.requires_grad]
-        found = torch.autograd.grad(
-            [x for x, _ in outer], list(a.values()), [g for _, g in outer], allow_unused=True
-        )
+        with second_derivatives():
+            found = torch.autograd.grad(
+                [x for x, _ in outer], list(a.values()), [g for _, g in outer], allow_unused=True
+            )
     for multiplier, gradient in zip(a.values(), found, strict=True):
         multiplier.grad = _distributed.mean(
             torch.zeros_like(multiplier) if gradient is None else gradient

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,8 +17,9 @@ from torch import Tensor
 from critinit.chain._tape import Tape
 from critinit.chain._walk import Tensors
 from critinit.solvers._equation import Accuracy, Equation
-from critinit.solvers._polish import Polish
+from critinit.solvers._polish import Polish, Polished
 from critinit.solvers._problem import (
+    NotTwiceDifferentiableError,
     Problem,
     Solution,
     Step,
@@ -66,8 +68,11 @@ class Sweep:
             multipliers = dict.fromkeys(kinds.shared, 1.0) | sweeper.multipliers
             seen, unsolved, history = sweeper.seen, sweeper.unsolved, sweeper.history
             conflict = unsolved and problem.may_conflict
+            path: list[Polished] = []
             if self.polish and (conflict or kinds.shared):
-                path = Polish(problem, batch, sweeper.probes, multipliers).run(self.polish)
+                with suppress(NotTwiceDifferentiableError):  # then the sweep has to do
+                    path = Polish(problem, batch, sweeper.probes, multipliers).run(self.polish)
+            if path:
                 best = path[-1]
                 multipliers = dict(zip(multipliers, best.s.exp().tolist(), strict=True))
                 seen = best.seen
