@@ -104,12 +104,13 @@ def page(rows: dict[str, dict[str, Any]]) -> str:
         f"median {middle([r['ratio'] for r in done]):.2f}. *J* is the range over all blocks but "
         "the input block.",
         "",
-        f"{len(after)} were then tuned by `critinit.tune_(model, batch)` as it comes (`JKL(0.05)`, "
-        "the sweep). *Before* and *after* is the largest |log J| of the blocks that multipliers can "
-        "move: without the input block, blocks without parameters (pools), and blocks that pass no "
-        "gradient (behind a head of zeros). *Tuning* is its whole cost, measuring before and after included: median "
+        f"{len(after)} were then tuned by `critinit.tune_(model, batch)` as it is (`JKL(0.05)`, "
+        "the sweep). *Before* and *after* is the largest |log J| of the blocks that multipliers "
+        "can move: without the input block, blocks without parameters (pools), and blocks that "
+        "pass no gradient (behind a head of zeros). *Tuning* is its whole cost, measuring before "
+        "and after included: median "
         f"{middle([r['tune_ratio'] for r in after]):.1f}. The largest |log J| fell in {improved} "
-        "of them; it is up to the loss where J and K conflict.",
+        "of them; where J and K conflict, the loss weighs one against the other.",
         "",
         "| family | model | parameters | input | blocks | J | cost | before | after | tuning |",
         "|---|---|---:|---|---:|---|---:|---:|---:|---:|",
