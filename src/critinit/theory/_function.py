@@ -76,6 +76,8 @@ class ScalarFunction:
 
     def _refuse_jumps(self, reach: float) -> None:
         kinks = self.kinks(reach)
+        if not len(kinks):
+            return
         size = np.maximum(np.abs(kinks), 1.0)
         around = self(kinks[:, None] + size[:, None] * np.array([-1.0, -0.5, 0.5, 1.0]))
         jumps = np.abs(self(kinks + 1e-10 * size) - self(kinks - 1e-10 * size))

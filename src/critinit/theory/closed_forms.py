@@ -109,12 +109,14 @@ class GELU(Activation):
 
     def _slope_moment(self, kernel: Array) -> Array:
         root = np.sqrt(1 + 2 * kernel)
-        algebraic = kernel * (3 + 5 * kernel) / ((1 + kernel) * root**3)
+        algebraic: Array = kernel * (3 + 5 * kernel) / ((1 + kernel) * root**3)
         return 0.25 + (np.arctan2(kernel, root) + algebraic) / (2 * math.pi)
 
     def _moment_slope(self, kernel: Array) -> Array:
         root = np.sqrt(1 + 2 * kernel)
-        algebraic = kernel * (4 * kernel**2 + 11 * kernel + 5) / ((1 + kernel) ** 2 * root**3)
+        algebraic: Array = (
+            kernel * (4 * kernel**2 + 11 * kernel + 5) / ((1 + kernel) ** 2 * root**3)
+        )
         return 0.25 + (np.arctan2(kernel, root) + algebraic) / (2 * math.pi)
 
     def _slope_moment_slope(self, kernel: Array) -> Array:
@@ -129,21 +131,22 @@ class GELU(Activation):
     def _slope_product(self, k1: Array, k2: Array, k12: Array) -> Array:
         left, inner = self._left(k1, k2, k12), self._inner(k1, k2, k12)
         arc = 0.25 + np.arctan2(k12, np.sqrt(left)) / (2 * math.pi)
-        algebraic = inner / left + 1 + 2 * self._both(k1, k2)
+        algebraic = inner / left + 2 * self._shares(k1, k2) - 1
         return arc + k12 * algebraic / (2 * math.pi * np.sqrt(left))
 
     @staticmethod
     def _left(k1: Array, k2: Array, k12: Array) -> Array:
         """Δ, without cancellation."""
-        return 1 + k1 + k2 + determinant(k1, k2, k12)
+        left: Array = 1 + k1 + k2 + determinant(k1, k2, k12)
+        return left
 
     @staticmethod
-    def _both(k1: Array, k2: Array) -> Array:
-        return 1 / (1 + k1) + 1 / (1 + k2) - 1
+    def _shares(k1: Array, k2: Array) -> Array:
+        shares: Array = 1 / (1 + k1) + 1 / (1 + k2)
+        return shares
 
     def _inner(self, k1: Array, k2: Array, k12: Array) -> Array:
-        shares = 1 / (1 + k1) + 1 / (1 + k2)
-        return determinant(k1, k2, k12) + k12**2 * shares
+        return determinant(k1, k2, k12) + k12**2 * self._shares(k1, k2)
 
 
 def _angle(k1: Array, k2: Array, k12: Array) -> tuple[Array, Array]:
