@@ -94,7 +94,7 @@ def test_quadrature_agrees_with_the_trapezoidal_rule(name: str, kernel: float) -
     weight = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * step
     u = math.sqrt(kernel) * z
     values, slopes = phi.function(u), phi.function.derivative(u)
-    tolerance = 3e-4 if name in KINKED else 1e-12  # it steps over a kink
+    tolerance = 1e-3 if name in KINKED else 1e-12  # it steps over a kink
     for found, expected in (
         (phi.mean(kernel), values),
         (phi.second_moment(kernel), values**2),

@@ -9,6 +9,9 @@ from critinit.theory.errors import DivergenceError, TheoryError
 
 Array = NDArray[np.float64]
 
+LARGEST = 1e75
+"""K beyond which the activations themselves would overflow in single precision."""
+
 
 def numbers(name: str, value: ArrayLike) -> Array:
     """``value`` as finite floats."""
@@ -34,7 +37,7 @@ def variance(name: str, value: ArrayLike) -> Array:
     array = np.asarray(value, dtype=np.float64)
     if np.isnan(array).any() or (array < 0).any():
         raise TheoryError(f"{name}={value!r}: a variance is needed, zero or more.")
-    if not (array < 1e300).all():
+    if not (array < LARGEST).all():
         raise DivergenceError(
             f"{name}={float(array.max()):.3g} overflows: the signal grows beyond any bound. "
             "Take fewer layers or a smaller σ_w."

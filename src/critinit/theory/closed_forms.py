@@ -121,7 +121,7 @@ class GELU(Activation):
 
     def _slope_moment_slope(self, kernel: Array) -> Array:
         cubic = 4 + kernel * (12 + kernel * (9 - kernel))
-        return cubic / (2 * math.pi * (1 + kernel) ** 2 * (1 + 2 * kernel) ** 2.5)
+        return cubic / (1 + kernel) ** 2 / (1 + 2 * kernel) ** 2.5 / (2 * math.pi)
 
     def _product(self, k1: Array, k2: Array, k12: Array) -> Array:
         left, inner = self._left(k1, k2, k12), self._inner(k1, k2, k12)

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from critinit.theory._checks import non_negative, numbers, variance
+from critinit.theory._checks import LARGEST, non_negative, numbers, variance
 from critinit.theory.activations import Activation
 from critinit.theory.errors import DivergenceError, TheoryError
 from critinit.theory.prediction import Prediction
@@ -173,7 +173,7 @@ def propagate(
     apjn: list[float] = []
     for block in blocks:
         signal, j = block(signal)
-        if not signal.kernel < 1e300:
+        if not signal.kernel < LARGEST:
             raise DivergenceError(
                 f"K overflows in block {len(apjn)}. Take fewer layers or a smaller σ_w."
             )

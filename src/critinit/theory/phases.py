@@ -67,7 +67,7 @@ def fixed_point(
     (0.0, inf)
     """
     phi, layer = to_activation(activation), _Layer(sigma_w, sigma_b)
-    k = max(float(variance("kernel", kernel)), _SMALL)
+    k = max(float(variance("kernel", kernel)), 2 * _SMALL)
     excess = layer.excess(phi, k)
     if abs(excess) <= 1e-12:
         return layer.point(phi, k)
