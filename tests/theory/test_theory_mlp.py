@@ -62,7 +62,9 @@ def test_the_phases_meet_at_the_critical_line(name: str) -> None:
         for point in theory.critical_points(name, sigma_b):
             start = 1.0 if not math.isfinite(point.kernel) else point.kernel
             drawn = theory.fixed_point(name, point.sigma_w, sigma_b, start).kernel
-            if not math.isfinite(point.kernel) or drawn == pytest.approx(start, abs=1e-6):  # K is stable there
+            if not math.isfinite(point.kernel) or drawn == pytest.approx(
+                start, abs=1e-6
+            ):  # K is stable there
                 assert theory.phase(name, point.sigma_w, sigma_b, start) == "critical"
                 assert theory.phase(name, 0.97 * point.sigma_w, sigma_b, start) == "ordered"
                 assert theory.phase(name, 1.03 * point.sigma_w, sigma_b, start) == "chaotic"

@@ -83,7 +83,7 @@ def largest_layer_scale(
 
     def excess(scale: float) -> tuple[float, float]:
         block = resmlp_block(phi, sigma_w, sigma_b, scale, mu)
-        logs = propagate([block] * depth, kernel).log_apjn
+        logs = propagate([block] * depth, kernel, correlation=1.0).log_apjn
         extremes = (logs.sum(), logs.sum()) if whole else (logs.max(), logs.min())
         return float(extremes[0]) - tolerance, -tolerance - float(extremes[1])
 
