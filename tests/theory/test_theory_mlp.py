@@ -90,6 +90,14 @@ def test_known_critical_points() -> None:
     assert np.isnan(theory.critical_line("softplus", 0.1)).all()
 
 
+def test_activations_that_overflow_or_are_flat() -> None:
+    """Far K are left out for those that are written carelessly; a constant is never critical."""
+    careless = theory.activation(lambda u: u * np.exp(u) / (1 + np.exp(u)))
+    (found,), (expected,) = (theory.critical_points(f, 0.3) for f in (careless, "silu"))
+    assert found.sigma_w == pytest.approx(expected.sigma_w, rel=1e-9)
+    assert theory.critical_points(lambda u: 0 * u + 1) == []
+
+
 def test_a_critical_mlp_is_critical() -> None:
     for name in ("tanh", "gelu", "selu"):
         (point,) = theory.critical_points(name, 0.4)

@@ -14,6 +14,7 @@ from critinit.theory._names import ActivationLike
 from critinit.theory._names import activation as to_activation
 from critinit.theory._roots import all_roots, root
 from critinit.theory.activations import Activation
+from critinit.theory.errors import ActivationError
 
 Phase = Literal["ordered", "critical", "chaotic"]
 _STEP = 1.3
@@ -93,10 +94,11 @@ def fixed_points(
     """
     phi, layer = to_activation(activation), _Layer(sigma_w, sigma_b)
     zero = [0.0] if layer.next(phi, 0.0) == 0 else []
-    values = [layer.excess(phi, float(k)) for k in _GRID]
+    grid = _grid(phi)
+    values = [layer.excess(phi, float(k)) for k in grid]
     if np.ptp(values) <= 1e-12:  # homogeneous: no fixed point but 0, or all
         return [layer.point(phi, k) for k in zero]
-    return [layer.point(phi, k) for k in [*zero, *all_roots(lambda k: layer.excess(phi, k), _GRID)]]
+    return [layer.point(phi, k) for k in [*zero, *all_roots(lambda k: layer.excess(phi, k), grid)]]
 
 
 def phase(
@@ -132,11 +134,14 @@ def critical_points(activation: ActivationLike, sigma_b: float = 0.0) -> list[Cr
     [(1.1934, 0.2733)]
     """
     phi, b = to_activation(activation), float(non_negative("sigma_b", sigma_b))
-    ratio = [_moment_ratio(phi, float(k)) / k for k in _GRID]
+    grid = _grid(phi)
+    if float(phi.slope_moment(1.0)) == 0:
+        return []
+    ratio = [_moment_ratio(phi, float(k)) / k for k in grid]
     if np.ptp(ratio) <= 1e-10 and abs(ratio[0] - 1) <= 1e-10:
         sigma_w = float(phi.slope_moment(1.0)) ** -0.5
         return [CriticalPoint(sigma_w, b, math.inf if b else math.nan, 1.0)]
-    kernels = all_roots(lambda k: k - _moment_ratio(phi, k) - b**2, _GRID)
+    kernels = all_roots(lambda k: k - _moment_ratio(phi, k) - b**2, grid)
     if b == 0 and float(phi.second_moment(0.0)) == 0:
         kernels = [0.0, *(k for k in kernels if k > 1e-3 or _isolated(phi, k))]
     return [_critical(phi, b, k) for k in kernels]
@@ -228,6 +233,17 @@ class _Layer:
         at = min(k, _LARGE)
         chi_j = float(phi.chi_j(at, self.sigma_w))
         return FixedPoint(k, chi_j, float(phi.chi_k(at, self.sigma_w)))
+
+
+def _grid(phi: Activation) -> Array:
+    """The K to look at: those for which φ does not overflow."""
+    for last in range(len(_GRID), 1, -10):
+        try:
+            phi.second_moment(float(_GRID[last - 1]))
+        except ActivationError:
+            continue
+        return _GRID[:last]
+    return _GRID[:1]
 
 
 def _moment_ratio(phi: Activation, k: float) -> float:

@@ -46,8 +46,9 @@ def resmlp(
     Every linear layer has weights of variance ``σ_w²/fan_in`` and biases of variance ``σ_b²``.
     ``layer_scale`` is E, which multiplies both branches, and ``mu`` multiplies both skips.
 
-    The bias across patches is shared by all channels. Its square varies from patch to patch at any
-    width, where the recursion takes its mean: exact for ReLU, else up to ``O(E⁴σ_b⁴)``.
+    The layer across patches is shared by all channels, so that at any width K still varies from
+    patch to patch where patches have a bias or are correlated. The recursion takes its mean, which
+    is exact for ReLU, and for other φ as good as E is small.
 
     >>> float(resmlp(1, "relu", layer_scale=0.1).apjn[0].round(6))
     1.01505
