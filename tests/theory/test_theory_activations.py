@@ -325,6 +325,14 @@ def test_low_precision_inside_costs_only_precision() -> None:
     assert float(single.second_moment(1.0)) == pytest.approx(expected, rel=1e-6)
 
 
+def test_a_function_that_raises_far_out() -> None:
+    own = activation(lambda u: 1 / (1 + math.exp(-u)))  # overflows at −710
+    expected = activation("sigmoid").second_moment(9.0)
+    assert float(own.second_moment(9.0)) == pytest.approx(float(expected), rel=1e-12)
+    with pytest.raises(ActivationError, match="OverflowError"):
+        own.second_moment(1e4)
+
+
 def test_bad_kernels_are_refused() -> None:
     phi = activation("gelu")
     for kernel in (-1.0, math.nan, [1.0, -1e-9]):

@@ -51,7 +51,7 @@ def test_mlp(name: str, phase: str) -> None:
 @pytest.mark.parametrize("name", BIASES)
 @pytest.mark.parametrize("width", [512, 1024, 2048])
 def test_mlp_wide_and_deep(name: str, phase: str, width: int) -> None:
-    check_mlp(name, phase, width, depth=10, draws=24)
+    check_mlp(name, phase, width, depth=10, draws=24 * (2048 // width))
 
 
 @pytest.mark.parametrize("name", ["relu", "tanh"])

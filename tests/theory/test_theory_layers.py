@@ -88,7 +88,9 @@ def test_the_largest_layer_scale(name: str, whole: bool) -> None:
         scale = theory.largest_layer_scale(depth, tolerance, name, sigma_b=0.1, whole=whole)
 
         def excess(scale: float, depth: int = depth) -> float:
-            logs = theory.resmlp(depth, name, sigma_b=0.1, layer_scale=scale).log_apjn
+            logs = theory.resmlp(
+                depth, name, sigma_b=0.1, layer_scale=scale, correlation=1.0
+            ).log_apjn
             return float(abs(logs.sum()) if whole else np.abs(logs).max())
 
         assert excess(scale) == pytest.approx(tolerance, rel=1e-9)

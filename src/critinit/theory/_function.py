@@ -32,12 +32,18 @@ class ScalarFunction:
         self._phi = copy.deepcopy(phi).cpu().double() if isinstance(phi, nn.Module) else phi
         self._values, self._differentiable = self._way_to_call()
         self._check_elementwise()
-        self._pieces = Pieces(self._rows)
+        self._pieces = Pieces(self._rows, 2 if self._differentiable else 1)
         self._breaks: dict[int, tuple[Array, Array]] = {}
 
     def __call__(self, u: Array) -> Array:
         """``φ(u)``."""
-        values = self._values(u)
+        try:
+            values = self._values(u)
+        except Exception as error:  # anything: the function is the user's
+            raise ActivationError(
+                f"{self.name} fails between {u.min():.6g} and {u.max():.6g}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
         if not np.isfinite(values).all():
             bad = int(np.argmin(np.isfinite(values)))
             raise ActivationError(

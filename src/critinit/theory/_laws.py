@@ -108,6 +108,6 @@ def smoothed(f: Function, breaks: Array, mean: Array, spread: Array, law: Law) -
     parts = []
     for first in range(0, len(mean), size):
         m, s = mean[first : first + size, None], spread[first : first + size, None]
-        y, weights = rule(law, (breaks - m) / np.maximum(s, 1e-300))
+        y, weights = rule(law, (breaks - m) / np.maximum(s, 1e-200))
         parts.append((f(m + s * y) * weights).sum(axis=-1))
     return np.concatenate(parts)

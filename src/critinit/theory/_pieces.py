@@ -38,9 +38,9 @@ class Pieces:
     where it lies at an edge anyway (0), else to 14 digits.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, count: int) -> None:
         self._rows = rows
-        self._size: Array = np.zeros(len(rows(np.zeros(1))))
+        self._size: Array = np.zeros(count)
         self._edges: Array = np.zeros(1)
         self._cells = 0
         self._series: Array = np.zeros((1, 0))

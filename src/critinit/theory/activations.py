@@ -17,6 +17,7 @@ from critinit.theory.errors import TheoryError
 _NEGLIGIBLE = 1e-17
 _LIMIT = 1e-10  # K at which φ' and its products have reached their limit K → 0
 _SLOPE_LIMIT = 1e-8  # the same for a difference quotient of φ'²
+_FLAT = 1e-200  # a slope this small is none
 _SMOOTHING = np.linspace(-10.0, 10.0, 9)
 
 
@@ -157,7 +158,7 @@ class Activation:
         reach = law.reach * scale
         breaks, kinks = self.function.breaks(reach), self.function.kinks(reach)
         cuts = [breaks / scale]
-        if lean:
+        if abs(lean) * scale > _FLAT:
             rough = (kinks[:, None] + spread * _SMOOTHING).ravel()
             cuts += [breaks / (lean * scale), rough / (lean * scale)]
         z, weight = rule(law, np.concatenate(cuts))

@@ -7,6 +7,7 @@ import math
 from critinit.theory._checks import count, numbers
 from critinit.theory._names import ActivationLike
 from critinit.theory._names import activation as to_activation
+from critinit.theory._roots import root
 from critinit.theory.activations import Activation
 from critinit.theory.errors import TheoryError
 from critinit.theory.layers import Chain, Linear, Pointwise, Residual, propagate
@@ -95,12 +96,11 @@ def largest_layer_scale(
         low, high = high, 2 * high
         if high > 1e6:
             raise TheoryError("no layer scale is too large here: the branches pass no gradient.")
-    while high / low > 1 + 1e-12:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if excess(middle)[0] > 0 else (middle, high)
-    if excess(low)[1] > 0:
+    ends = math.log(low), math.log(high)
+    scale = math.exp(root(lambda log: excess(math.exp(log))[0], *ends))
+    if excess(scale)[1] > 1e-9 * tolerance:
         raise TheoryError(
             f"no layer scale brings every J within {tolerance:g}: with mu={mu:g} some block "
             "stays below. Take mu=1."
         )
-    return low
+    return scale
