@@ -84,7 +84,7 @@ def test_the_slip_in_the_printed_relu_recursion() -> None:
 @pytest.mark.parametrize("name", ["relu", "gelu", "tanh"])
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_largest_layer_scale(name: str, whole: bool) -> None:
-    for depth, tolerance in ((12, 0.1), (24, 0.01)):
+    for depth, tolerance in ((4, 0.1), (12, 0.01)):
         scale = theory.largest_layer_scale(depth, tolerance, name, sigma_b=0.1, whole=whole)
 
         def excess(scale: float, depth: int = depth) -> float:

@@ -185,7 +185,7 @@ def test_jkl_of_relu_without_biases_is_a_multiple_of_jll() -> None:
 def test_tuning_brings_gelu_and_tanh_to_criticality() -> None:
     for name in ("gelu", "tanh"):
         found = theory.dynamics(
-            eta=0.02, sigma_w=np.array([0.8, 1.5, 2.0]), sigma_b=0.3, activation=name
+            eta=0.04, sigma_w=np.array([0.8, 1.5, 2.0]), sigma_b=0.3, activation=name, steps=400
         )
         assert found.converged.all()
         assert np.abs(found.apjn[1:] - 1).max() < 0.05
