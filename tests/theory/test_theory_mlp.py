@@ -148,6 +148,15 @@ def test_correlation_depth_by_phase() -> None:
     assert theory.fixed_point("tanh", 2.0, 0.3).kernel_depth < math.inf
 
 
+def test_relu_with_biases_at_large_depth() -> None:
+    """After eq. relu_jkl: K^{l+1} = J K^l + σ_b², so the ratio of K tends to 1, or to J."""
+    for sigma_w, expected in ((1.2, 1.0), (1.6, 1.28)):
+        profile = theory.mlp(120, "relu", sigma_w=sigma_w, sigma_b=0.4, correlation=1.0)
+        k = profile.kernel
+        np.testing.assert_allclose(k[2:], profile.apjn[1:] * k[1:-1] + 0.16, rtol=1e-12)
+        assert profile.kernel_ratio[-1] == pytest.approx(expected, rel=1e-9)
+
+
 def test_profile_as_a_value() -> None:
     profile = theory.mlp(3, "relu", sigma_w=2.0)
     assert len(profile) == 4
