@@ -45,9 +45,11 @@ def test_multipliers_scale_the_standard_deviations() -> None:
 @pytest.mark.parametrize("sigma_w", [0.8, 1.2, 1.5])
 def test_the_recursion_ends_at_the_fixed_point(name: str, sigma_w: float) -> None:
     point = theory.fixed_point(name, sigma_w, 0.3)
-    if math.isinf(point.kernel) or point.chi_k > 0.93:
-        pytest.skip("does not settle in 200 layers")
     profile = theory.mlp(200, name, sigma_w=sigma_w, sigma_b=0.3, correlation=1.0)
+    if math.isinf(point.kernel):
+        assert profile.kernel[-1] > 1e3 * profile.kernel[100]
+        return
+    assert point.chi_k < 0.93  # 200 layers are enough
     assert profile.kernel[-1] == pytest.approx(point.kernel, rel=1e-6)
     assert profile.apjn[-1] == pytest.approx(point.chi_j, rel=1e-6)
     # and it approaches at the rate χ_K
