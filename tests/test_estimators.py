@@ -94,7 +94,8 @@ def test_the_standard_error_covers_the_probe_noise(name: str) -> None:
     error = torch.stack([d.apjn for d in draws]) - exact
     claimed = torch.stack([d.apjn_se for d in draws])
     spread = error.square().mean(0).sqrt()
-    assert (spread < 1.3 * claimed.mean(0)).all()
+    # signs measure a max-pool without any noise: that leaves rounding
+    assert (spread < 1.3 * claimed.mean(0) + 1e-6 * exact).all()
     assert (claimed.mean(0) < 5 * spread + 0.2 * exact).all()
 
 

@@ -67,10 +67,11 @@ def module_state(model: nn.Module, written: Iterable[Tensor] = ()) -> Iterator[N
     of the buffers, so that a backward pass which waits for them does not notice. Parameters that
     are written in place (embeddings with ``max_norm``, and ``written`` ones) are kept by value.
     """
-    saved = [(m.__dict__, dict(m.__dict__), _filled_containers(m)) for m in model.modules()]
-    values = [(p, p.data, p.data.clone()) for p in {*_renormalized_weights(model), *written}]
+    modules = list(model.modules())
+    saved = [(m.__dict__, dict(m.__dict__), _filled_containers(m)) for m in modules]
+    values = [(p, p.data, p.data.clone()) for p in {*_renormalized_weights(modules), *written}]
     try:
-        _run_on_copies_of_buffers(model)
+        _run_on_copies_of_buffers(modules)
         yield
     finally:
         for attributes, values_before, containers in saved:
@@ -80,9 +81,9 @@ def module_state(model: nn.Module, written: Iterable[Tensor] = ()) -> Iterator[N
             data.copy_(value)
 
 
-def _run_on_copies_of_buffers(model: nn.Module) -> None:
+def _run_on_copies_of_buffers(modules: Iterable[nn.Module]) -> None:
     copies: dict[int, Tensor] = {}
-    for module in model.modules():
+    for module in modules:
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 module._buffers[name] = copies.setdefault(id(buffer), _copy_of(buffer))
@@ -144,12 +145,10 @@ def _same(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
     )
 
 
-def _renormalized_weights(model: nn.Module) -> list[Tensor]:
+def _renormalized_weights(modules: Iterable[nn.Module]) -> list[Tensor]:
     """The one kind of parameter that torch itself rewrites in a forward pass."""
     embeddings = (nn.Embedding, nn.EmbeddingBag)
-    return [
-        m.weight for m in model.modules() if isinstance(m, embeddings) and m.max_norm is not None
-    ]
+    return [m.weight for m in modules if isinstance(m, embeddings) and m.max_norm is not None]
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def measure(
     method: Method = "vjp",
     generator: torch.Generator | None = None,
     *,
-    noise: Noise = "gaussian",
+    noise: Noise = "rademacher",
     output: Output | None = None,
 ) -> Profile:
     """Measure ``J^{l,l+1}``, ``K^l`` and the correlation of examples along the depth.
@@ -61,7 +61,8 @@ def measure(
             autograd graph; ``"exact"``, the full Jacobian, slow.
         generator: The only source of randomness, and the only thing that changes. By default a
             fresh one with seed 0, so that the same call gives the same numbers.
-        noise: ``"gaussian"`` probes as in the paper, or ``"rademacher"`` signs.
+        noise: ``"rademacher"`` probes, signs, which have the smaller variance; or ``"gaussian"``
+            ones as in the paper.
         output: Picks the output tensor from what the model returns.
 
     Raises:

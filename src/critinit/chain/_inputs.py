@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -204,8 +205,10 @@ def check_batch(model: nn.Module, batch: Batch) -> None:
 
 def _is_finite_or_mask(tensor: Tensor) -> bool:
     """Additive attention masks hold zeros and minus infinities."""
-    finite = torch.isfinite(tensor)
-    return bool(finite.all() | ((tensor == -torch.inf) | (tensor == 0)).all())
+    low, high = (float(end) for end in tensor.detach().aminmax())
+    if math.isfinite(low) and math.isfinite(high):
+        return True
+    return bool(((tensor == -torch.inf) | (tensor == 0)).all())
 
 
 def _device_of(model: nn.Module) -> torch.device | None:

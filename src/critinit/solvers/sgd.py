@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -58,7 +58,8 @@ class SGD:
     optimizer: Optimizer | None = None
 
     def solve(self, problem: Problem) -> Solution:
-        """Run Algorithm 1."""
+        """Run Algorithm 1, with the Gaussian probes of the paper."""
+        problem = replace(problem, probes=replace(problem.probes, noise="gaussian"))
         a = {name: torch.ones((), requires_grad=True) for name in problem.twin.parameters}
         descent = self._descent(list(a.values()))
         history: list[Step] = []

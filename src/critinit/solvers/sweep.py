@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -56,8 +56,6 @@ class Sweep:
                 "every chosen parameter is zero, outside the chain, or used by several blocks, so "
                 "that blocks cannot be solved one by one. Use solver=critinit.SGD(...)."
             )
-        # signs have the smaller variance, and cost less to draw
-        problem = replace(problem, probes=replace(problem.probes, noise="rademacher"))
         batch = next(problem.batches())
         accuracy = Accuracy(self.tol, self.max_evals, self.max_probes)
         a = {n: torch.ones((), requires_grad=True) for n in problem.twin.parameters}
