@@ -23,6 +23,8 @@ class DType(StrEnum):
     float16 = "float16"
 
 
+Seed = Annotated[int, Option(min=0, help="Of everything random.", rich_help_panel=_RUN)]
+Threads = Annotated[int | None, Option(min=1, help="Of the processor.", rich_help_panel=_RUN)]
 Quiet = Annotated[
     bool, Option("--quiet", "-q", help="Print errors only.", rich_help_panel=_RUN)
 ]
@@ -88,18 +90,10 @@ class Subject:
 class Running:
     """How to run."""
 
-    seed: Annotated[
-        int, Option(min=0, help="Of everything random.", rich_help_panel=_RUN)
-    ] = 0
-    device: Annotated[
-        str, Option(help="cpu, cuda, cuda:1, mps, …", rich_help_panel=_RUN)
-    ] = "cpu"
-    dtype: Annotated[
-        DType, Option(help="The precision.", rich_help_panel=_RUN)
-    ] = DType.float32
-    threads: Annotated[
-        int | None, Option(min=1, help="Of the processor.", rich_help_panel=_RUN)
-    ] = None
+    seed: Seed = 0
+    device: Annotated[str, Option(help="cpu, cuda, cuda:1, mps, …", rich_help_panel=_RUN)] = "cpu"
+    dtype: Annotated[DType, Option(help="The precision.", rich_help_panel=_RUN)] = DType.float32
+    threads: Threads = None
     quiet: Quiet = False
     debug: Debug = False
 

@@ -53,13 +53,18 @@ def prepare(subject: Subject, running: Running) -> Prepared:
     model.to(device, dtype)
     examples = examples.to(device, dtype if examples.is_floating_point() else None)
     facts = {
-        "command": shlex.join(["critinit", *sys.argv[1:]]),
+        "command": command_line(),
         "model": " ".join([subject.model, *subject.settings]),
         "data": name_of_data(subject, wanted),
         "seed": running.seed,
         "options": _options(subject, running, examples),
     }
     return Prepared(model, batches(examples, subject, wanted), generator, facts)
+
+
+def command_line() -> str:
+    """What this process was called with."""
+    return shlex.join(["critinit", *sys.argv[1:]])
 
 
 def _device(running: Running) -> torch.device:

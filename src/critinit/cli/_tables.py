@@ -36,7 +36,7 @@ _SIGNS: dict[Tone, tuple[str, str]] = {
 }
 _SHORTEST_NAME = 7
 _WIDE = 106
-_WORDS = ("block", "method", "state", "model", "what it is", "argument", "type", "source")
+_WORDS = ("block", "method", "state", "model", "what it is", "argument", "type", "source", "network", "default")
 
 
 def show_profile(console: Console, profile: Profile, model: str) -> None:
@@ -58,14 +58,22 @@ def show_profile(console: Console, profile: Profile, model: str) -> None:
     _verdict(console, profile, headline(profile), [*explanation(profile), *advice(profile)])
 
 
-def show_result(console: Console, result: Result, model: str) -> None:
-    """Every block before and after."""
+def show_result(
+    console: Console, result: Result, model: str, most: int | None = None
+) -> None:
+    """Every block before and after, or ``most`` of them, from both ends."""
     before, after = result.before, result.after
     wide = console.width >= _WIDE
     console.print(Text(f"{model}: {how_measured(after)}"), style="bold")
     rows = table("l", "block", "J before", *["log J"] * wide, "J after", "log J", "K before")
     _column(rows, "K after")
-    for i, name in enumerate(_fitted(before.names, console.width - (90 if wide else 67))):
+    names = _fitted(before.names, console.width - (90 if wide else 67))
+    left_out = _middle(len(names), most)
+    for i, name in enumerate(names):
+        if i == left_out.start:
+            rows.add_row("", f"… {len(left_out)} more")
+        if i in left_out:
+            continue
         rows.add_row(
             str(i),
             name,
@@ -118,7 +126,7 @@ def _verdict(console: Console, profile: Profile, title: str, said: Sequence[str]
     console.print()
     console.print(Text(f"{sign} {title}", style=style))
     for sentence in said:
-        console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+        console.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False))
 
 
 def table(*columns: str) -> Table:
@@ -144,6 +152,13 @@ def _bar(profile: Profile, i: int) -> RenderableType:
 
 def _cosine(profile: Profile, i: int) -> str:
     return cosine(profile.correlation[i])
+
+
+def _middle(count: int, most: int | None) -> range:
+    """What to leave out so that ``most`` of ``count`` stay."""
+    if most is None or most >= count:
+        return range(0)
+    return range((most + 1) // 2, count - most // 2)
 
 
 def _fitted(names: Sequence[str], room: int) -> list[str]:

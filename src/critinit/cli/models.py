@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from inspect import formatannotation
 from typing import Annotated
 
@@ -55,7 +56,7 @@ def _explain(console: Console, entry: registry.Entry) -> None:
     console.print(f"{entry.name}: {entry.summary}\n")
     rows = table("argument", "default", "type")
     for name, parameter in entry.options.items():
-        kind = formatannotation(parameter.annotation).replace("typing.", "")
+        kind = re.sub(r"[\w.]+\.(\w+)", r"\1", formatannotation(parameter.annotation))
         default = parameter.default
         rows.add_row(name, getattr(default, "__name__", str(default)), kind)
     console.print(rows)

@@ -11,7 +11,7 @@ from critinit.cli._options import Debug
 from critinit.cli._tables import table
 from critinit.cli._console import output
 
-app = typer.Typer(add_completion=False, help="What infinite width predicts.")
+app = typer.Typer(add_completion=False)
 
 _SHARED = "The network"
 Depth = Annotated[int, typer.Option(min=1, help="Hidden layers, or blocks.", rich_help_panel=_SHARED)]
@@ -24,6 +24,13 @@ SigmaW = Annotated[
 SigmaB = Annotated[float, typer.Option(help="Biases have variance σ_b².", rich_help_panel=_SHARED)]
 Mu = Annotated[float, typer.Option(help="Strength of the skip connection.", rich_help_panel=_SHARED)]
 Kernel = Annotated[float, typer.Option(help="K of the inputs.", rich_help_panel=_SHARED)]
+
+
+@app.callback(invoke_without_command=True)
+def command(context: typer.Context) -> None:
+    """What infinite width predicts, of networks and of the phases of a perceptron."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @app.command()
