@@ -64,9 +64,7 @@ def _parsed(size: str | None) -> tuple[int, ...]:
     return tuple(int(n) for n in numbers)
 
 
-def _noise_shape(
-    subject: Subject, wanted: Example | None, size: Sequence[int]
-) -> tuple[int, ...]:
+def _noise_shape(subject: Subject, wanted: Example | None, size: Sequence[int]) -> tuple[int, ...]:
     if not size:
         if wanted is None:
             raise CommandError(

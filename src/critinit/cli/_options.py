@@ -25,9 +25,7 @@ class DType(StrEnum):
 
 Seed = Annotated[int, Option(min=0, help="Of everything random.", rich_help_panel=_RUN)]
 Threads = Annotated[int | None, Option(min=1, help="Of the processor.", rich_help_panel=_RUN)]
-Quiet = Annotated[
-    bool, Option("--quiet", "-q", help="Print errors only.", rich_help_panel=_RUN)
-]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.", rich_help_panel=_RUN)]
 Debug = Annotated[bool, Option("--debug", help="Show where an error was.", rich_help_panel=_RUN)]
 Probes = Annotated[int, Option(min=1, help="Random vectors for each J.")]
 

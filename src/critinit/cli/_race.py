@@ -73,9 +73,7 @@ def _run_lane(
         for runner, losses in zip(lane, recent, strict=True):
             runner.steps.append(step)
             runner.losses.append(sum(losses) / len(losses))
-            runner.accuracies.append(
-                accuracy(runner.model, x[-_HELD_BACK:], y[-_HELD_BACK:])
-            )
+            runner.accuracies.append(accuracy(runner.model, x[-_HELD_BACK:], y[-_HELD_BACK:]))
             losses.clear()
         watch()
 

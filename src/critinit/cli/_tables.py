@@ -36,7 +36,18 @@ _SIGNS: dict[Tone, tuple[str, str]] = {
 }
 _SHORTEST_NAME = 7
 _WIDE = 106
-_WORDS = ("block", "method", "state", "model", "what it is", "argument", "type", "source", "network", "default")
+_WORDS = (
+    "block",
+    "method",
+    "state",
+    "model",
+    "what it is",
+    "argument",
+    "type",
+    "source",
+    "network",
+    "default",
+)
 
 
 def show_profile(console: Console, profile: Profile, model: str) -> None:
@@ -58,9 +69,7 @@ def show_profile(console: Console, profile: Profile, model: str) -> None:
     _verdict(console, profile, headline(profile), [*explanation(profile), *advice(profile)])
 
 
-def show_result(
-    console: Console, result: Result, model: str, most: int | None = None
-) -> None:
+def show_result(console: Console, result: Result, model: str, most: int | None = None) -> None:
     """Every block before and after, or ``most`` of them, from both ends."""
     before, after = result.before, result.after
     wide = console.width >= _WIDE

@@ -53,4 +53,3 @@ def load_weights(model: nn.Module, path: Path) -> None:
             f"--weights {path} does not fit this network: {wrong[:300]}. Give the --set, --size "
             "and --data that it was made with."
         ) from error
-

@@ -25,7 +25,8 @@ def command(
     running: Running,
     files: Files,
     sizes: Annotated[
-        str, typer.Option(metavar="B1,B2,…", help="The batch sizes; they take the place of --batch.")
+        str,
+        typer.Option(metavar="B1,B2,…", help="The batch sizes; they take the place of --batch."),
     ] = "2,4,8,16,32,64,128,256",
     tol: Annotated[float, typer.Option(help="How far log J may be off.")] = 0.05,
     probes: Probes = 1,

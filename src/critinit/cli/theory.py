@@ -14,15 +14,17 @@ from critinit.cli._console import output
 app = typer.Typer(add_completion=False)
 
 _SHARED = "The network"
-Depth = Annotated[int, typer.Option(min=1, help="Hidden layers, or blocks.", rich_help_panel=_SHARED)]
-Activation = Annotated[
-    str, typer.Option(help="relu, gelu, tanh, …", rich_help_panel=_SHARED)
+Depth = Annotated[
+    int, typer.Option(min=1, help="Hidden layers, or blocks.", rich_help_panel=_SHARED)
 ]
+Activation = Annotated[str, typer.Option(help="relu, gelu, tanh, …", rich_help_panel=_SHARED)]
 SigmaW = Annotated[
     float, typer.Option(help="Weights have variance σ_w²/fan_in.", rich_help_panel=_SHARED)
 ]
 SigmaB = Annotated[float, typer.Option(help="Biases have variance σ_b².", rich_help_panel=_SHARED)]
-Mu = Annotated[float, typer.Option(help="Strength of the skip connection.", rich_help_panel=_SHARED)]
+Mu = Annotated[
+    float, typer.Option(help="Strength of the skip connection.", rich_help_panel=_SHARED)
+]
 Kernel = Annotated[float, typer.Option(help="K of the inputs.", rich_help_panel=_SHARED)]
 
 
@@ -84,9 +86,7 @@ def ln_mlp(
     debug: Debug = False,
 ) -> None:
     """The same of a residual perceptron with LayerNorm before each activation."""
-    print(
-        theory.ln_mlp(depth, activation, sigma_w=sigma_w, sigma_b=sigma_b, mu=mu, kernel=kernel)
-    )
+    print(theory.ln_mlp(depth, activation, sigma_w=sigma_w, sigma_b=sigma_b, mu=mu, kernel=kernel))
 
 
 @app.command()

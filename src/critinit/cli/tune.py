@@ -73,16 +73,14 @@ def command(
     base: Annotated[
         Base, _option(help="Weights to start from: the model's own, or drawn afresh.")
     ] = Base.own,
-    loss: Annotated[
-        Loss, _option(help="J and K, log J alone, or J - 1 alone.")
-    ] = Loss.jkl,
+    loss: Annotated[Loss, _option(help="J and K, log J alone, or J - 1 alone.")] = Loss.jkl,
     lam: Annotated[float, _option(min=0, help="Of jkl: the weight of K.")] = JKL().lam,
     solver: Annotated[
         Solver, _option(help="Block after block, or the paper's descent.")
     ] = Solver.sweep,
-    lr: Annotated[
-        str, _option(metavar="RATE", help="Of sgd: a number, bound or one-step.")
-    ] = str(SGD().lr),
+    lr: Annotated[str, _option(metavar="RATE", help="Of sgd: a number, bound or one-step.")] = str(
+        SGD().lr
+    ),
     steps: Annotated[int, _option(min=1, help="Of sgd: at most.")] = SGD().steps,
     scale: Annotated[
         list[str] | None,
