@@ -154,7 +154,10 @@ def test_in_a_pipe_there_is_no_progress() -> None:
 
 
 def test_help_does_not_wait_for_torch() -> None:
-    code = "import sys\nfrom critinit.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
+    code = (
+        "import sys\nfrom critinit.cli import main\n"
+        "try: main(['--help'])\nfinally: print(*sys.modules)"
+    )
     found = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
     )
