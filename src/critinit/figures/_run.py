@@ -1,0 +1,131 @@
+"""One command: compute the points, keep them, and draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from critinit._files import replacing
+from critinit.figures._figure import Figure, Row, Scale, Settings
+from critinit.figures._registry import find
+from critinit.figures._sweep import Progress, fill
+from critinit.figures._table import Table, fingerprint
+from critinit.figures._versions import COLUMNS
+from critinit.figures.errors import FigureError
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure that is computed and drawn.
+
+    Attributes:
+        picture: The PNG file.
+        table: The CSV file of its points.
+        findings: What came out.
+        computed: How many points were computed now; the others were there.
+        points: How many points there are.
+        seconds_per_point: The time each took on one processor, on average.
+        paper_seconds: What the scale of the paper would take here, on one processor.
+    """
+
+    picture: Path
+    table: Path
+    findings: list[str]
+    computed: int
+    points: int
+    seconds_per_point: float
+    paper_seconds: float
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                *self.findings,
+                f"{self.points} points, {self.computed} of them computed now; "
+                f"{self.seconds_per_point:.2g} s a point on one processor, at the scale of the "
+                f"paper about {duration(self.paper_seconds)} in all",
+                f"{self.picture}",
+                f"{self.table}",
+            ]
+        )
+
+
+def run(
+    name: str,
+    scale: Scale = "small",
+    *,
+    folder: str | Path = "figures",
+    changes: Mapping[str, Any] | None = None,
+    workers: int = 1,
+    cluster: str | None = None,
+    device: str = "cpu",
+    progress: Progress = lambda done, total: None,
+) -> Drawn:
+    """Compute, keep and draw a figure.
+
+    Points are appended to a table in ``folder`` as they finish. Running again computes only what is
+    missing. Other settings make another table.
+
+    Args:
+        name: See `names`.
+        scale: ``"smoke"`` takes seconds, ``"small"`` minutes on two processors, ``"paper"`` is the
+            paper's.
+        folder: Where table and picture go.
+        changes: Settings other than the scale's, such as ``{"data": "gaussian"}``.
+        workers: Processes on this machine.
+        cluster: Address of a Dask scheduler, such as ``"tcp://10.0.0.1:8786"``, to use instead.
+        device: Where networks run.
+        progress: Called with how many points are done, and of how many.
+    """
+    if workers < 1:
+        raise FigureError(f"workers={workers}: give a whole number from 1 up.")
+    figure = find(name)
+    settings = figure.settled(scale, changes or {})
+    stem = f"{name}-{scale}"
+    table = table_of(figure, settings, Path(folder) / f"{stem}-{fingerprint(settings)}.csv")
+    computed = fill(
+        table,
+        figure,
+        settings,
+        workers=workers,
+        cluster=cluster,
+        device=device,
+        progress=progress,
+    )
+    rows = table.rows()
+    picture = Path(folder) / f"{stem}.png"
+    with replacing(picture) as temporary:
+        figure.draw(settings, rows).savefig(temporary, dpi=100)
+    seconds = sum(row["seconds"] for row in rows)
+    return Drawn(
+        picture,
+        table.path,
+        figure.findings(settings, rows),
+        computed,
+        len(rows),
+        seconds / len(rows),
+        _paper_seconds(figure, settings, rows),
+    )
+
+
+def table_of(figure: Figure, settings: Settings, path: Path) -> Table:
+    """The table of a figure's points."""
+    return Table(path, settings, figure.parameters, (*figure.results, *COLUMNS))
+
+
+def duration(seconds: float) -> str:
+    """As people say it.
+
+    >>> duration(40), duration(700), duration(2e4)
+    ('40 s', '12 min', '5.6 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _paper_seconds(figure: Figure, settings: Settings, rows: Sequence[Row]) -> float:
+    paper = figure.settings["paper"]
+    each = sum(row["seconds"] for row in rows) / len(rows) / figure.work(settings)
+    return each * figure.work(paper) * len(figure.points(paper))
