@@ -15,10 +15,18 @@ from critinit import data
 from critinit.figures._figure import Settings
 
 
-def seed_of(point: Mapping[str, Any], seed: int) -> int:
-    """A seed of the point's own; the same on every machine."""
-    text = json.dumps([dict(point), seed], sort_keys=True)
+def seed_of(what: str, point: Mapping[str, Any], seed: int) -> int:
+    """A seed for ``what`` of the point's own; the same on every machine.
+
+    Weights and probes need one each: from the same seed they would be the same numbers.
+    """
+    text = json.dumps([what, dict(point), seed], sort_keys=True)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+
+
+def generator_of(what: str, point: Mapping[str, Any], seed: int) -> torch.Generator:
+    """A generator with that seed."""
+    return torch.Generator().manual_seed(seed_of(what, point, seed))
 
 
 def flat_batch(settings: Settings, size: int) -> Tensor:

@@ -127,5 +127,5 @@ def duration(seconds: float) -> str:
 
 def _paper_seconds(figure: Figure, settings: Settings, rows: Sequence[Row]) -> float:
     paper = figure.settings["paper"]
-    each = sum(row["seconds"] for row in rows) / len(rows) / figure.work(settings)
+    each: float = sum(row["seconds"] for row in rows) / len(rows) / figure.work(settings)
     return each * figure.work(paper) * len(figure.points(paper))

@@ -99,13 +99,14 @@ def _joblib() -> Any:
 
 def _client(address: str) -> Any:
     try:
-        from distributed import Client
+        import distributed
     except ImportError as error:
         raise FigureError(
             f"a cluster needs distributed ({error}). Install it with: pip install critinit[sweep]."
         ) from error
     try:
-        return Client(address, timeout=10)
+        client: Any = distributed.Client
+        return client(address, timeout=10)
     except OSError as error:
         raise FigureError(
             f"there is no Dask scheduler at {address} ({error}). Start one with `dask scheduler`, "

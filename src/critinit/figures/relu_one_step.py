@@ -10,7 +10,7 @@ import torch
 
 import critinit
 from critinit._state import random_state
-from critinit.figures._draws import data_words, flat_batch, seed_of
+from critinit.figures._draws import data_words, flat_batch, generator_of, seed_of
 from critinit.figures._figure import Figure, Point, Row, Settings
 from critinit.figures._picture import sheet
 from critinit.models import mlp
@@ -42,17 +42,16 @@ def compute(settings: Settings, points: Sequence[Point], device: torch.device) -
     x = flat_batch(settings, settings["batch"]).to(device)
     descent = critinit.SGD("one-step", steps=1, eps=0.0)
     for point in points:
-        seed = seed_of(point, settings["seed"])
-        with random_state(seed):
+        with random_state(seed_of("weights", point, settings["seed"])):
             model = mlp(
                 settings["width"],
                 settings["depth"],
                 inputs=x.shape[1],
                 sigma_w=point["sigma_w"],
             )
-        generator = torch.Generator().manual_seed(seed)
+        probes = generator_of("probes", point, settings["seed"])
         result = critinit.tune_(
-            model.to(device), x, _LOSSES[point["loss"]], descent, generator=generator
+            model.to(device), x, _LOSSES[point["loss"]], descent, generator=probes
         )
         before, after = result.history
         yield {"j_before": before.apjn[1:], "j_after": after.apjn[1:]}
@@ -108,6 +107,11 @@ def findings(settings: Settings, rows: Sequence[Row]) -> list[str]:
     return lines
 
 
+def work(settings: Settings) -> float:
+    """Multiplications in a block."""
+    return float(settings["depth"] * settings["batch"] * settings["width"] ** 2)
+
+
 FIGURE = Figure(
     name="relu-one-step",
     shows="J after one step with the rate that should bring it to 1",
@@ -118,4 +122,5 @@ FIGURE = Figure(
     compute=compute,
     draw=draw,
     findings=findings,
+    work=work,
 )
