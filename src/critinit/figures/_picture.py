@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 _PANEL = (4.6, 4.0)  # inches
+_LETTERS = 15  # of the caption to an inch
 
 
 def sheet(
@@ -28,5 +29,17 @@ def sheet(
     picture = Picture(figsize=size, layout="constrained")
     axes = picture.subplots(rows, columns, squeeze=False, **options)
     picture.suptitle(title)
-    picture.supxlabel(" · ".join(caption), fontsize=8.5, color="0.3")
+    picture.supxlabel(_wrapped(caption, size[0]), fontsize=8.5, color="0.3")
     return picture, list(axes.flat)
+
+
+def _wrapped(parts: Sequence[str], inches: float) -> str:
+    """Parts side by side as long as they fit."""
+    lines = [""]
+    for part in parts:
+        longer = f"{lines[-1]} · {part}" if lines[-1] else part
+        if lines[-1] and len(longer) > inches * _LETTERS:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)

@@ -34,19 +34,19 @@ _AT_ONCE = 32  # steps, for memory
 
 @dataclass(frozen=True)
 class Descent:
-    """Where Algorithm 1 led, each (points × blocks): the last J, and the multipliers."""
+    """Where Algorithm 1 led, each (points × blocks): J, without the noise of a probe, and a."""
 
     apjn: _Array
     a: _Array
 
 
 class ReluPlane:
-    """What all points share: ``g_l`` of every step and combination of signs.
+    """What all points share: ``g_l`` of every step and combination of signs, and its mean.
 
     Args:
         weights: Of all linear layers, the first of which is not in the loss.
         x: The batch.
-        steps: T; J is measured once more at the end.
+        steps: T.
         generator: Draws the Gaussian probes, one for each block and step, in the order in which
             `critinit.SGD` draws them.
     """
@@ -63,29 +63,31 @@ class ReluPlane:
         active = _active_units(weights, x)
         probed = _Probed(weights, len(x), generator)
         parts = [
-            probed.sums(active, min(_AT_ONCE, steps + 1 - start))
-            for start in range(0, steps + 1, _AT_ONCE)
+            probed.sums(active, min(_AT_ONCE, steps - start)) for start in range(0, steps, _AT_ONCE)
         ]
         self.g = [np.concatenate(part) for part in zip(*parts, strict=True)]
+        self.mean_g = probed.means(active)
 
     def descend(self, eta: _Array, sigma_w: _Array, losses: Sequence[str]) -> Descent:
         """``a_l(t+1) = a_l(t) − η ∂L/∂a_l`` from ``a = 1``; η, σ_w and loss of each point."""
         jll = np.array([loss == "jll" for loss in losses])
-        a = np.ones((len(self.g), *eta.shape))
+        a = np.ones((len(self.mean_g), *eta.shape))
         with np.errstate(all="ignore"):  # a point that diverges goes through infinity to NaN
             for step in range(self.steps):
-                j = self._apjn(a, sigma_w, step)
+                j = _apjn(a, sigma_w, [g[step] for g in self.g])
                 by_log_j = np.where(jll, np.log(j), (j - 1) * j)
                 a -= eta * by_log_j * 2 / a
-            return Descent(self._apjn(a, sigma_w, self.steps).T, a.T)
+            return Descent(_apjn(a, sigma_w, self.mean_g).T, a.T)
 
-    def _apjn(self, a: _Array, sigma_w: _Array, step: int) -> _Array:
-        signs = np.zeros(sigma_w.shape, dtype=np.int64)
-        j = np.empty_like(a)
-        for block, own in enumerate(a):
-            j[block] = (own * sigma_w) ** 2 * self.g[block][step, signs]
-            signs = 2 * signs + (own < 0)
-        return j
+
+def _apjn(a: _Array, sigma_w: _Array, g: Sequence[_Array]) -> _Array:
+    """J of each block, from its ``g`` for each combination of signs."""
+    signs = np.zeros(sigma_w.shape, dtype=np.int64)
+    j = np.empty_like(a)
+    for block, own in enumerate(a):
+        j[block] = (own * sigma_w) ** 2 * g[block][signs]
+        signs = 2 * signs + (own < 0)
+    return j
 
 
 def _active_units(weights: Sequence[Tensor], x: Tensor) -> list[Tensor]:
@@ -120,4 +122,12 @@ class _Probed:
         return [
             (torch.stack(own) @ units.T.float()).double().numpy() / (self.batch * len(weight))
             for own, units, weight in zip(squares, active, self.weights[1:], strict=True)
+        ]
+
+    def means(self, active: Sequence[Tensor]) -> list[_Array]:
+        """``g_l`` over all probes: ``E (W_lᵀ v)_i² = Σ_k W_ki²``."""
+        return [
+            (units.float() @ weight.square().sum(0).repeat(self.batch)).double().numpy()
+            / (self.batch * len(weight))
+            for units, weight in zip(active, self.weights[1:], strict=True)
         ]

@@ -92,7 +92,7 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
             r"$\sigma_b=0$",
             "one draw and one probe a step, shared by all points",
             data_words(settings),
-            "of the blocks the one farthest from $J=1$ is shown",
+            "colour: the block farthest from $J=1$",
         ],
         sharey=True,
     )
@@ -125,7 +125,7 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
 def _theory(ax: Any, settings: Settings, loss: theory.gradients.Loss) -> None:
     sigma_w = np.linspace(settings["sigma_w"][0], settings["sigma_w"][1], 160)
     eta = np.logspace(*settings["log10_eta"][:2], 160)
-    predicted = _predicted(settings, loss, eta[:, None], sigma_w[None, :])
+    predicted = _connected(_predicted(settings, loss, eta[:, None], sigma_w[None, :]))
     ax.contour(sigma_w, eta, predicted, levels=[0.5], colors="#0b62c4", linewidths=1.2)
     ax.plot([], [], color="#0b62c4", linewidth=1.2, label="predicted region")
     ax.plot(sigma_w, theory.eta_0(sigma_w, loss), "k--", linewidth=1.4, label=r"$\eta_0$")
@@ -138,6 +138,15 @@ def _predicted(
     return theory.dynamics(
         loss, eta=eta, sigma_w=sigma_w, depth=1, steps=settings["steps"], band=_BAND
     ).converged
+
+
+def _connected(predicted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Upwards from the smallest η that works to the first that does not.
+
+    Beyond, chaotic orbits are near J = 1 at the last step by chance.
+    """
+    begun = np.logical_or.accumulate(predicted)
+    return begun & np.logical_and.accumulate(predicted | ~begun)
 
 
 def _trained(row: Row) -> bool:
