@@ -21,7 +21,9 @@ Point = dict[str, Any]
 Row = dict[str, Any]
 
 
-def one_by_one(settings: Settings, points: Sequence[Point]) -> list[list[Point]]:
+def one_by_one(
+    settings: Settings, points: Sequence[Point], device: torch.device
+) -> list[list[Point]]:
     """Every point by itself."""
     return [[point] for point in points]
 
@@ -59,7 +61,7 @@ class Figure:
     compute: Callable[[Settings, Sequence[Point], torch.device], Iterable[Row]]
     draw: Callable[[Settings, Sequence[Row]], Picture]
     findings: Callable[[Settings, Sequence[Row]], list[str]]
-    together: Callable[[Settings, Sequence[Point]], list[list[Point]]] = one_by_one
+    together: Callable[[Settings, Sequence[Point], torch.device], list[list[Point]]] = one_by_one
     work: Callable[[Settings], float] = _as_points
 
     def settled(self, scale: Scale, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Algorithm 1 on one ReLU network, for any number of learning rates and σ_w at once.
 
-Without biases a ReLU network only rescales: with the weights ``a_l σ_w W_l`` each ``h^l`` is that of
-the weights ``W_l``, times a positive number, as long as every multiplier is positive. So with the
-probe ``v`` the estimate of J is
+Without biases a ReLU network only rescales: with the weights ``a_l σ_w W_l`` each ``h^l`` is that
+of the weights ``W_l``, times a positive number, as long as every multiplier is positive. So with
+the probe ``v`` the estimate of J is
 
 ``Ĵ^{l,l+1} = (a_l σ_w)² g_l``, ``g_l = Σ_x Σ_i 1[h_i^l(x) > 0] (W_lᵀ v(x))_i² / (|B| N_{l+1})``,
 
@@ -104,9 +104,7 @@ def _active_units(weights: Sequence[Tensor], x: Tensor) -> list[Tensor]:
 class _Probed:
     """Draws probes and pulls them back through the weights."""
 
-    def __init__(
-        self, weights: Sequence[Tensor], batch: int, generator: torch.Generator
-    ) -> None:
+    def __init__(self, weights: Sequence[Tensor], batch: int, generator: torch.Generator) -> None:
         self.weights = weights
         self.batch = batch
         self.generator = generator

@@ -36,7 +36,7 @@ def fill(
     """
     points = figure.points(settings)
     with table.opened():
-        groups = figure.together(settings, table.missing(points))
+        groups = figure.together(settings, table.missing(points), torch.device(device))
         total = sum(map(len, groups))
         done = 0
         progress(done, total)

@@ -21,7 +21,7 @@ from critinit.models import mlp
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-_LOSSES = ("jll", "jsl")
+_LOSSES: tuple[theory.gradients.Loss, ...] = ("jll", "jsl")
 _BAND = 1.25  # J is drawn from 1/1.25 to 1.25
 _STEEP = 2.0  # the power law is fitted from this σ_w on
 
@@ -49,7 +49,8 @@ _SMOKE = _PAPER | {
 def points(settings: Settings) -> list[Point]:
     """The plane, for each loss."""
     sigma_ws = np.linspace(*settings["sigma_w"]).round(6).tolist()
-    etas = [float(f"{eta:.4g}") for eta in np.logspace(*settings["log10_eta"])]
+    low, high, count = settings["log10_eta"]
+    etas = [float(f"{eta:.4g}") for eta in np.logspace(low, high, count)]
     return [
         {"loss": loss, "eta": eta, "sigma_w": sigma_w}
         for loss in _LOSSES
@@ -58,7 +59,9 @@ def points(settings: Settings) -> list[Point]:
     ]
 
 
-def together(settings: Settings, points: Sequence[Point]) -> list[list[Point]]:
+def together(
+    settings: Settings, points: Sequence[Point], device: torch.device
+) -> list[list[Point]]:
     """All points of a loss share a network and its probes."""
     groups = ([p for p in points if p["loss"] == loss] for loss in _LOSSES)
     return [group for group in groups if group]
@@ -124,7 +127,8 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
 
 def _theory(ax: Any, settings: Settings, loss: theory.gradients.Loss) -> None:
     sigma_w = np.linspace(settings["sigma_w"][0], settings["sigma_w"][1], 160)
-    eta = np.logspace(*settings["log10_eta"][:2], 160)
+    low, high, _ = settings["log10_eta"]
+    eta = np.logspace(low, high, 160)
     predicted = _connected(_predicted(settings, loss, eta[:, None], sigma_w[None, :]))
     ax.contour(sigma_w, eta, predicted, levels=[0.5], colors="#0b62c4", linewidths=1.2)
     ax.plot([], [], color="#0b62c4", linewidth=1.2, label="predicted region")
@@ -150,7 +154,7 @@ def _connected(predicted: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _trained(row: Row) -> bool:
-    return bool(1 / _BAND < row["j_low"] and row["j_high"] < _BAND)
+    return bool(row["j_low"] > 1 / _BAND and row["j_high"] < _BAND)
 
 
 def _worst_log10(row: Row) -> float:
