@@ -55,7 +55,7 @@ def measure_together(
 
 def _run(blocks: Sequence[nn.Module], h: Tensor) -> Tensor:
     """The same block of every network: networks × examples × units."""
-    parameters, buffers = stack_module_state(list(blocks))  # type: ignore[no-untyped-call]
+    parameters, buffers = stack_module_state(list(blocks))
     parameters = {name: p.detach() for name, p in parameters.items()}
 
     def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], h: Tensor) -> Any:
