@@ -133,7 +133,8 @@ def _predicted(
         depth=settings["depth"],
         steps=1,
     )
-    return start.apjn[-2]
+    j: NDArray[np.float64] = start.apjn[-2]
+    return j
 
 
 def _critical_line(
