@@ -27,7 +27,8 @@ class Drawn:
         computed: How many points were computed now; the others were there.
         points: How many points there are.
         seconds_per_point: The time each took on one processor, on average.
-        paper_seconds: What the scale of the paper would take here, on one processor.
+        paper_seconds: What the scale of the paper would take here, on one processor; None where
+            the points are too small to tell.
     """
 
     picture: Path
@@ -36,19 +37,20 @@ class Drawn:
     computed: int
     points: int
     seconds_per_point: float
-    paper_seconds: float
+    paper_seconds: float | None
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                *self.findings,
-                f"{self.points} points, {self.computed} of them computed now; "
-                f"{self.seconds_per_point:.2g} s a point on one processor, at the scale of the "
-                f"paper about {duration(self.paper_seconds)} in all",
-                f"{self.picture}",
-                f"{self.table}",
-            ]
+        return "\n".join([*self.findings, self.cost(), str(self.picture), str(self.table)])
+
+    def cost(self) -> str:
+        """What it took, and what the paper's scale would take."""
+        took = (
+            f"{self.points} points, {self.computed} of them computed now; "
+            f"{self.seconds_per_point:.2g} s a point on one processor"
         )
+        if self.paper_seconds is None:
+            return took
+        return f"{took}, at the scale of the paper about {duration(self.paper_seconds)} in all"
 
 
 def run(
@@ -105,7 +107,7 @@ def run(
         computed,
         len(rows),
         seconds / len(rows),
-        _paper_seconds(figure, settings, rows),
+        None if scale == "smoke" else _paper_seconds(figure, settings, rows),
     )
 
 

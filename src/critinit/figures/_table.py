@@ -87,8 +87,7 @@ class Table:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add a row, at once and on the disk when this returns."""
-        if row.keys() != set(self.columns):
-            raise FigureError(f"a row has {sorted(row)}, but the table {sorted(self.columns)}.")
+        assert row.keys() == set(self.columns), f"{sorted(row)} for {sorted(self.columns)}"
         line = _line([_cell(row[c], exact=c in self.parameters) for c in self.columns]).encode()
         with open(self.path, "ab", buffering=0) as file:
             file.write(line)
