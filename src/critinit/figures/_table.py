@@ -18,7 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from critinit._files import write_text
+from critinit._files import WriteError, write_text
 from critinit.figures._figure import Point, Row, Settings
 from critinit.figures.errors import FigureError
 
@@ -51,47 +51,53 @@ class Table:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Create or mend the file, and keep other processes out as long as this runs."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
         except Timeout:
             raise FigureError(
                 f"another process is filling {self.path}: wait for it, or pass another folder."
             ) from None
+        except OSError as error:
+            raise WriteError(f"{self.path} cannot be written: {error.strerror}.") from error
         with lock:
             if not self.path.exists():
                 write_text(self.path, f"{self.head}\n{_line(self.columns)}")
             self._take_off_unfinished()
-            self.rows()  # complains of a table that is another's
             yield
 
     def rows(self) -> list[Row]:
         """All finished rows, in the order in which they were finished."""
-        if not self.path.exists():
-            return []
-        head, columns, *lines = self._text().splitlines() or [""]
-        if head != self.head or tuple(next(csv.reader([columns]))) != self.columns:
-            raise FigureError(
-                f"{self.path} holds other settings or columns than asked for. Move it away, or "
-                "pass another folder."
-            )
-        return [
-            dict(zip(self.columns, map(_value, cells), strict=True)) for cells in csv.reader(lines)
-        ]
+        return [dict(zip(self.columns, map(_value, cells), strict=True)) for cells in self._cells()]
 
     def missing(self, points: Sequence[Point]) -> list[Point]:
         """Those without a row, in their order."""
-        there = {self._key(row) for row in self.rows()}
+        there = {tuple(cells[: len(self.parameters)]) for cells in self._cells()}
         return [point for point in points if self._key(point) not in there]
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add a row, at once and on the disk when this returns."""
         assert row.keys() == set(self.columns), f"{sorted(row)} for {sorted(self.columns)}"
         line = _line([_cell(row[c], exact=c in self.parameters) for c in self.columns]).encode()
-        with open(self.path, "ab", buffering=0) as file:
-            file.write(line)
-            os.fsync(file.fileno())
+        try:
+            with open(self.path, "ab") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise WriteError(f"{self.path} cannot be written: {error.strerror}.") from error
+
+    def _cells(self) -> list[list[str]]:
+        if not self.path.exists():
+            return []
+        lines = self._text().splitlines()
+        if lines[:2] != [self.head, _line(self.columns).rstrip()]:
+            raise FigureError(
+                f"{self.path} holds other settings or columns than asked for. Move it away, or "
+                "pass another folder."
+            )
+        return list(csv.reader(lines[2:]))
 
     def _key(self, row: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(_cell(row[name], exact=True) for name in self.parameters)
