@@ -113,6 +113,12 @@ def reset_(
     return model
 
 
+@torch.no_grad()
+def scale_weight(module: nn.Module, factor: float) -> None:
+    """Multiply what ``module`` uses as its weight, through whatever parametrizes it."""
+    _write(module, "weight", _values(module)["weight"] * factor)
+
+
 @contextmanager
 def all_or_nothing(model: nn.Module) -> Iterator[None]:
     """Put every parameter and buffer back if anything is raised inside."""

@@ -183,7 +183,7 @@ def resmlp(
         nn.Linear(width, outputs),
     )
     if sigma_w is None:
-        _draw_as_timm(model)
+        draw_as_timm(model)
     else:
         draw_(model, sigma_w, sigma_b)
     return model
@@ -201,17 +201,23 @@ def _patch_size(image: int, patch: int | None) -> int:
     return patch
 
 
-def _draw_as_timm(model: ResMLP) -> None:
-    """Variance 2/(fan_in + fan_out) in the blocks, 1/fan_in in the stem, zeros in the head."""
-    _draw_stem(model.stem.proj)
-    for name, layer in model.blocks.named_modules():
+def draw_as_timm(model: nn.Module) -> None:
+    """Variance 2/(fan_in + fan_out) in the blocks, 1/fan_in in the stem, zeros in the head.
+
+    ``model`` is a `ResMLP`, or timm's.
+    """
+    stem, head = model.get_submodule("stem.proj"), model.get_submodule("head")
+    assert isinstance(stem, nn.Conv2d)
+    assert isinstance(head, nn.Linear)
+    _draw_stem(stem)
+    for name, layer in model.get_submodule("blocks").named_modules():
         if isinstance(layer, nn.Linear):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
             if "mlp_channels" in name:
                 nn.init.normal_(layer.bias, std=1e-6)
-    nn.init.zeros_(model.head.weight)
-    nn.init.zeros_(model.head.bias)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
 
 
 def _draw_stem(proj: nn.Conv2d) -> None:

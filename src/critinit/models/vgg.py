@@ -94,7 +94,7 @@ def vgg(
     else:
         model = VGG(features, nn.AdaptiveAvgPool2d(7), _classifier(outputs, dropout, phi))
     if sigma_w is None:
-        _draw_as_torchvision(model)
+        draw_as_torchvision(model)
     else:
         draw_(model, sigma_w, sigma_b)
     return model
@@ -128,7 +128,8 @@ def _classifier(outputs: int, dropout: float, phi: Callable[[], nn.Module]) -> n
     )
 
 
-def _draw_as_torchvision(model: VGG) -> None:
+def draw_as_torchvision(model: nn.Module) -> None:
+    """Of a `VGG`, or torchvision's or timm's, all but BatchNorm, which is as torch made it."""
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
