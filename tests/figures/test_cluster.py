@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import steady
+from figures.runs import steady
 
 from critinit.figures import run
 

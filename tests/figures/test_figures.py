@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from figures.runs import steady, training
 from matplotlib.image import imread
-from runs import steady, training
 
 from critinit.figures import FigureError, find, names, run
 
@@ -102,6 +102,7 @@ def test_noise_instead_of_images_is_said_in_the_picture() -> None:
         ("relu-scan", "smoke", {"changes": {"sigmaw": 1}}, "Did you mean 'sigma_w'"),
         ("relu-scan", "smoke", {"changes": {"data": "cifar100"}}, "Did you mean cifar10"),
         ("relu-scan", "smoke", {"changes": {"depth": 40}}, "12 at most"),
+        ("relu-scan", "smoke", {"changes": {"depth": "deep"}}, "3 is what it is otherwise"),
         ("relu-scan", "smoke", {"workers": 0}, "from 1 up"),
         ("relu-scan", "smoke", {"cluster": "tcp://127.0.0.1:1"}, "no Dask scheduler"),
         ("loss-choice", "smoke", {"changes": {"data": "gaussian"}}, "no labels"),

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from runs import steady
+from figures.runs import steady
 
 from critinit.figures import find, run
 from critinit.figures._run import table_of

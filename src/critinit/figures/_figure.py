@@ -74,5 +74,19 @@ class Figure:
                 raise FigureError(
                     f"{self.name} has no setting {key!r}. {suggestion(key, settings)}"
                 )
-            settings[key] = value
+            settings[key] = self._checked(key, value, settings[key])
         return settings
+
+    def _checked(self, key: str, value: Any, usual: Any) -> Any:
+        """In the type of the usual value."""
+        if isinstance(usual, list) and isinstance(value, str | int | float):
+            value = value.split(",") if isinstance(value, str) else [value]
+        if isinstance(usual, list) and isinstance(value, list | tuple):
+            return list(value)
+        if isinstance(usual, float) and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if type(value) is not type(usual):
+            raise FigureError(
+                f"{self.name}: {key}={value!r} will not do; {usual!r} is what it is otherwise."
+            )
+        return value

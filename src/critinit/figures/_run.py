@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from critinit._files import replacing
-from critinit.figures._figure import Figure, Row, Scale, Settings
+from critinit.figures._figure import Figure, Scale, Settings
 from critinit.figures._registry import find
 from critinit.figures._sweep import Progress, fill
 from critinit.figures._table import Table, fingerprint
@@ -40,17 +40,18 @@ class Drawn:
     paper_seconds: float | None
 
     def __str__(self) -> str:
-        return "\n".join([*self.findings, self.cost(), str(self.picture), str(self.table)])
+        return "\n".join([*self.findings, self.cost()])
 
     def cost(self) -> str:
         """What it took, and what the paper's scale would take."""
+        each, all_of_them = self.seconds_per_point, self.seconds_per_point * self.points
         took = (
-            f"{self.points} points, {self.computed} of them computed now; "
-            f"{self.seconds_per_point:.2g} s a point on one processor"
+            f"{self.points} points, {each:.2g} s each on one processor, {duration(all_of_them)} "
+            "in all"
         )
         if self.paper_seconds is None:
             return took
-        return f"{took}, at the scale of the paper about {duration(self.paper_seconds)} in all"
+        return f"{took}; at the scale of the paper about {duration(self.paper_seconds)}"
 
 
 def run(
@@ -99,15 +100,15 @@ def run(
     picture = Path(folder) / f"{stem}.png"
     with replacing(picture) as temporary:
         figure.draw(settings, rows).savefig(temporary, dpi=100)
-    seconds = sum(row["seconds"] for row in rows)
+    each = sum(row["seconds"] for row in rows) / len(rows)
     return Drawn(
         picture,
         table.path,
         figure.findings(settings, rows),
         computed,
         len(rows),
-        seconds / len(rows),
-        None if scale == "smoke" else _paper_seconds(figure, settings, rows),
+        each,
+        None if scale == "smoke" else each * _times_paper(figure, settings),
     )
 
 
@@ -127,7 +128,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _paper_seconds(figure: Figure, settings: Settings, rows: Sequence[Row]) -> float:
+def _times_paper(figure: Figure, settings: Settings) -> float:
+    """How many points of these settings all those of the paper's scale are worth."""
     paper = figure.settings["paper"]
-    each: float = sum(row["seconds"] for row in rows) / len(rows) / figure.work(settings)
-    return each * figure.work(paper) * len(figure.points(paper))
+    return len(figure.points(paper)) * figure.work(paper) / figure.work(settings)

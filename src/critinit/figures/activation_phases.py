@@ -172,7 +172,7 @@ def work(settings: Settings) -> float:
 
 FIGURE = Figure(
     name="activation-phases",
-    shows="the phase diagram of any activation, by theory and by finite networks",
+    shows="the phases of any activation: networks and theory",
     settings={"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
     parameters=("activation", "sigma_w", "sigma_b"),
     results=("j", "k"),

@@ -21,7 +21,7 @@ _MUS = (0.0, 1.0)
 _ENOUGH = 128  # examples, as the paper says
 
 _PAPER = {
-    "data": "cifar10",
+    "data": "gaussian",
     "depth": 30,
     "width": 500,
     "sizes": [8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024],
@@ -30,9 +30,8 @@ _PAPER = {
     "sigma_b": 0.0,
     "seed": 0,
 }
-_SMALL = _PAPER | {"draws": 20}
+_SMALL = _PAPER | {"draws": 10}
 _SMOKE = _PAPER | {
-    "data": "gaussian",
     "depth": 3,
     "width": 64,
     "sizes": [8, 16, 64],
@@ -124,7 +123,7 @@ def work(settings: Settings) -> float:
 
 FIGURE = Figure(
     name="bn-batch",
-    shows="J of networks with BatchNorm against the batch size",
+    shows="J of BatchNorm networks against the batch size",
     settings={"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
     parameters=("mu", "batch"),
     results=("j", "j_se", "j_first"),

@@ -22,7 +22,7 @@ _COLOURS_TO = 2.0
 _ON_GPU = 20  # points at once, so that a hundred networks run
 
 _PAPER = {
-    "data": "cifar10",
+    "data": "gaussian",
     "depth": 30,
     "width": 500,
     "batch": 256,
@@ -33,7 +33,6 @@ _PAPER = {
 }
 _SMALL = _PAPER | {"draws": 5}
 _SMOKE = _PAPER | {
-    "data": "gaussian",
     "depth": 4,
     "width": 64,
     "batch": 32,
@@ -136,7 +135,7 @@ def work(settings: Settings) -> float:
 
 FIGURE = Figure(
     name="bn-phase",
-    shows="J of networks with BatchNorm, with and without skip connections",
+    shows="J of BatchNorm networks over σ_w and σ_b, for μ=0 and μ=1",
     settings={"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
     parameters=("mu", "sigma_w", "sigma_b"),
     results=("j", "j_se", "j_first"),

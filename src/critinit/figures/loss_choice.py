@@ -41,7 +41,7 @@ _PAPER = {
     "seed": 0,
 }
 _SMALL = _PAPER | {
-    "depths": [10, 30, 50],
+    "depths": [10, 50],
     "width": 256,
     "train_steps": 200,
     "rates": [0.001, 0.01, 0.1],
@@ -246,7 +246,7 @@ def work(settings: Settings) -> float:
 
 FIGURE = Figure(
     name="loss-choice",
-    shows="which loss to tune with, by J, K, logits and a short training",
+    shows="which loss to tune with: J, K, logits, accuracy",
     settings={"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
     parameters=("activation", "depth", "loss"),
     results=("log_j", "k_first", "k_last", "correlation", "logit_std", "accuracies"),

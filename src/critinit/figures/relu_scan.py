@@ -208,7 +208,7 @@ def work(settings: Settings) -> float:
 
 FIGURE = Figure(
     name="relu-scan",
-    shows="where in the plane of learning rate and σ_w Algorithm 1 works",
+    shows="the plane of η and σ_w: where Algorithm 1 works",
     settings={"smoke": _SMOKE, "small": _PAPER, "paper": _PAPER},
     parameters=("loss", "eta", "sigma_w"),
     results=("j_low", "j_high", "negative"),

@@ -43,7 +43,7 @@ CASE = Case(
 
 FIGURE = Figure(
     name="resmlp-profile",
-    shows="J and K of ResMLP-S12 by depth: Kaiming, the original, AutoInit",
+    shows="J and K of ResMLP-S12 by depth: three initializations",
     settings={"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
     parameters=("method",),
     results=RESULTS,

@@ -42,7 +42,7 @@ CASE = Case(
 
 FIGURE = Figure(
     name="vgg-profile",
-    shows="J and K of VGG19_BN by depth: Kaiming, PyTorch's, AutoInit",
+    shows="J and K of VGG19_BN by depth: three initializations",
     settings={"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
     parameters=("method",),
     results=RESULTS,

@@ -5,5 +5,5 @@ from __future__ import annotations
 from critinit.figures._curves import Curves
 
 FIGURE = Curves("VGG: accuracy by epoch", "vgg").figure(
-    "vgg-training", "accuracy of VGG by epoch, from the folders of its runs"
+    "vgg-training", "accuracy of VGG by epoch, from its runs"
 )
