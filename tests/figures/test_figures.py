@@ -10,7 +10,7 @@ import pytest
 from figures.runs import steady, training
 from matplotlib.image import imread
 
-from critinit.figures import FigureError, find, names, run
+from critinit.figures import FigureError, _sweep, find, names, run
 
 
 def changes_for(name: str, folder: Path) -> dict[str, Any]:
@@ -111,8 +111,14 @@ def test_noise_instead_of_images_is_said_in_the_picture() -> None:
     ],
 )
 def test_errors_say_what_to_do(
-    name: str, scale: Any, options: dict[str, Any], words: str, tmp_path: Path
+    name: str,
+    scale: Any,
+    options: dict[str, Any],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(_sweep, "_PATIENCE", 1)
     with pytest.raises(FigureError, match=words):
         run(name, scale, folder=tmp_path, **options)
 

@@ -18,7 +18,7 @@ from critinit.figures._run import table_of
 from critinit.figures._table import fingerprint
 
 NAME = "bn-phase"
-CHANGES = {"sigma_w": [0.5, 3.5, 12], "sigma_b": [0.0, 2.0, 4], "width": 32}
+CHANGES = {"sigma_w": [0.5, 3.5, 10], "sigma_b": [0.0, 2.0, 3], "width": 32}
 COMMAND = (
     "import json, sys; from critinit.figures import run; "
     f"run({NAME!r}, 'smoke', folder=sys.argv[1], changes=json.loads(sys.argv[2]), "

@@ -87,9 +87,8 @@ def command(
             progress=report,
         )
     if not quiet:
-        print("\n".join(drawn.findings))
-    note(drawn.cost(), quiet)
-    note(f"wrote {drawn.picture} and {drawn.table}", quiet)
+        print(drawn)
+    note(f"{drawn.computed} points computed now; wrote {drawn.picture} and {drawn.table}", quiet)
 
 
 def _list() -> None:

@@ -28,10 +28,6 @@ def one_by_one(
     return [[point] for point in points]
 
 
-def _as_points(settings: Settings) -> float:
-    return 1.0
-
-
 @dataclass(frozen=True)
 class Figure:
     """A figure as parts that know nothing of files, workers and clusters.
@@ -49,7 +45,7 @@ class Figure:
         draw: The picture of settings and rows. Rows may be missing.
         findings: What came out, as lines of text with numbers; also of rows that are not all.
         together: Puts those points into one group that are cheaper if computed at once.
-        work: How much a point costs at these settings, in any unit.
+        work: How much a point costs at these settings, in any unit; None where scales are alike.
     """
 
     name: str
@@ -62,7 +58,7 @@ class Figure:
     draw: Callable[[Settings, Sequence[Row]], Picture]
     findings: Callable[[Settings, Sequence[Row]], list[str]]
     together: Callable[[Settings, Sequence[Point], torch.device], list[list[Point]]] = one_by_one
-    work: Callable[[Settings], float] = _as_points
+    work: Callable[[Settings], float] | None = None
 
     def settled(self, scale: Scale, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of a scale, with changes."""

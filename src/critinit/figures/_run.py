@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from critinit._files import replacing
+from critinit.figures._cost import cost
 from critinit.figures._figure import Figure, Scale, Settings
 from critinit.figures._registry import find
 from critinit.figures._sweep import Progress, fill
@@ -24,34 +25,20 @@ class Drawn:
         picture: The PNG file.
         table: The CSV file of its points.
         findings: What came out.
+        cost: What it took, and what the scale of the paper would take here.
         computed: How many points were computed now; the others were there.
         points: How many points there are.
-        seconds_per_point: The time each took on one processor, on average.
-        paper_seconds: What the scale of the paper would take here, on one processor; None where
-            the points are too small to tell.
     """
 
     picture: Path
     table: Path
     findings: list[str]
+    cost: str
     computed: int
     points: int
-    seconds_per_point: float
-    paper_seconds: float | None
 
     def __str__(self) -> str:
-        return "\n".join([*self.findings, self.cost()])
-
-    def cost(self) -> str:
-        """What it took, and what the paper's scale would take."""
-        each, all_of_them = self.seconds_per_point, self.seconds_per_point * self.points
-        took = (
-            f"{self.points} points, {each:.2g} s each on one processor, {duration(all_of_them)} "
-            "in all"
-        )
-        if self.paper_seconds is None:
-            return took
-        return f"{took}; at the scale of the paper about {duration(self.paper_seconds)}"
+        return "\n".join([*self.findings, self.cost])
 
 
 def run(
@@ -100,35 +87,11 @@ def run(
     picture = Path(folder) / f"{stem}.png"
     with replacing(picture) as temporary:
         figure.draw(settings, rows).savefig(temporary, dpi=100)
-    each = sum(row["seconds"] for row in rows) / len(rows)
-    return Drawn(
-        picture,
-        table.path,
-        figure.findings(settings, rows),
-        computed,
-        len(rows),
-        each,
-        None if scale == "smoke" else each * _times_paper(figure, settings),
-    )
+    findings = figure.findings(settings, rows)
+    words = cost(figure, scale, settings, rows)
+    return Drawn(picture, table.path, findings, words, computed, len(rows))
 
 
 def table_of(figure: Figure, settings: Settings, path: Path) -> Table:
     """The table of a figure's points."""
     return Table(path, settings, figure.parameters, (*figure.results, *COLUMNS))
-
-
-def duration(seconds: float) -> str:
-    """As people say it.
-
-    >>> duration(40), duration(700), duration(2e4)
-    ('40 s', '12 min', '5.6 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.2g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def _times_paper(figure: Figure, settings: Settings) -> float:
-    """How many points of these settings all those of the paper's scale are worth."""
-    paper = figure.settings["paper"]
-    return len(figure.points(paper)) * figure.work(paper) / figure.work(settings)

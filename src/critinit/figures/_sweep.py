@@ -16,6 +16,7 @@ from critinit.figures._table import Table
 from critinit.figures._versions import versions
 from critinit.figures.errors import FigureError
 
+_PATIENCE = 10  # seconds, for a scheduler to answer
 Progress = Callable[[int, int], None]
 
 
@@ -106,7 +107,7 @@ def _client(address: str) -> Any:
         ) from error
     try:
         client: Any = distributed.Client
-        return client(address, timeout=10)
+        return client(address, timeout=_PATIENCE)
     except OSError as error:
         raise FigureError(
             f"there is no Dask scheduler at {address} ({error}). Start one with `dask scheduler`, "

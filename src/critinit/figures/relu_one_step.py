@@ -75,7 +75,9 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
     for ax, loss in zip(axes, _LOSSES, strict=True):
         own = sorted((r for r in rows if r["loss"] == loss), key=lambda r: r["sigma_w"])
         sigma_w = [row["sigma_w"] for row in own]
-        before, after = (np.array([row[k] for row in own]) for k in ("j_before", "j_after"))
+        before, after = (
+            np.array([row[k] for row in own]).reshape(-1, depth) for k in ("j_before", "j_after")
+        )
         ax.axhline(1.0, color="0.35", linewidth=0.9)
         for block in range(depth):
             colour = colormaps["viridis"](block / max(1, depth - 1) * 0.9)
