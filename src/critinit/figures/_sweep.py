@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -81,11 +82,14 @@ def _results(
     joblib = _joblib()
     tasks = (joblib.delayed(compute_group)(name, settings, group, device) for group in groups)
     options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
-    if cluster is None:
-        yield joblib.Parallel(workers, **options)(tasks)
-        return
-    with _client(cluster), joblib.parallel_config("dask"):
-        yield joblib.Parallel(pre_dispatch="all", **options)(tasks)
+    with warnings.catch_warnings():
+        # A worker whose memory has grown is replaced: nothing that a user could mend.
+        warnings.filterwarnings("ignore", "A worker stopped while", UserWarning)
+        if cluster is None:
+            yield joblib.Parallel(workers, **options)(tasks)
+            return
+        with _client(cluster), joblib.parallel_config("dask"):
+            yield joblib.Parallel(pre_dispatch="all", **options)(tasks)
 
 
 def _joblib() -> Any:

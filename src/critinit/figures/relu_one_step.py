@@ -100,11 +100,11 @@ def findings(settings: Settings, rows: Sequence[Row]) -> list[str]:
             np.abs(np.log([r[key] for r in rows if r["loss"] == loss]))
             for key in ("j_before", "j_after")
         )
-        hidden = after[:, :-1]
+        hidden = after[:, :-1]  # the output block is narrow, and its estimate of J noisy
         lines.append(
             f"{loss.upper()}: largest |log J| {before.max():.2f} before the step; after it "
-            f"{after.max():.3f}, on average {after.mean():.3f} (blocks as wide as N: largest "
-            f"{hidden.max():.3f}, on average {hidden.mean():.3f})"
+            f"{after.max():.3f}, on average {after.mean():.3f}; without the output block "
+            f"{hidden.max():.3f} and {hidden.mean():.3f}"
         )
     return lines
 
