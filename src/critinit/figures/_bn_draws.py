@@ -44,8 +44,8 @@ def average_over_draws(
     return [_row(own[:, 1], own[:, -2]) for own in by_point]
 
 
-def predicted(settings: Settings, mu: float, batch_size: int | None) -> tuple[float, float]:
-    """J of the first and the deepest residual block at infinite width, for any σ_w and σ_b.
+def predicted(settings: Settings, mu: float, batch_size: int | None) -> NDArray[np.float64]:
+    """J of all residual blocks at infinite width, for any σ_w and σ_b.
 
     Near the input it depends on how alike the examples are.
     """
@@ -56,7 +56,7 @@ def predicted(settings: Settings, mu: float, batch_size: int | None) -> tuple[fl
         batch_size=batch_size,
         correlation=_mean_cosine(pool(settings)),
     )
-    return float(prediction.apjn[1]), float(prediction.apjn[-2])
+    return prediction.apjn[1:-1]
 
 
 def _mean_cosine(x: Tensor) -> float:

@@ -79,13 +79,13 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
         )
         ax.plot(
             settings["sizes"],
-            [predicted(settings, mu, size)[1] for size in settings["sizes"]],
+            [predicted(settings, mu, size)[-1] for size in settings["sizes"]],
             color="black",
             linewidth=1.2,
             label="theory, finite $|B|$",
         )
         ax.axhline(
-            predicted(settings, mu, None)[1], color="0.4", dashes=(5, 3), linewidth=1.2,
+            predicted(settings, mu, None)[-1], color="0.4", dashes=(5, 3), linewidth=1.2,
             label=r"theory, $|B|\to\infty$",
         )  # fmt: skip
         ax.axvline(_ENOUGH, color="0.75", linewidth=0.8, zorder=0)
@@ -101,13 +101,13 @@ def findings(settings: Settings, rows: Sequence[Row]) -> list[str]:
     lines = []
     for mu in _MUS:
         own = sorted((r for r in rows if r["mu"] == mu), key=lambda r: r["batch"])
-        _, limit = predicted(settings, mu, None)
+        limit = predicted(settings, mu, None)[-1]
         shown = [r for r in own if r["batch"] in (8, 32, _ENOUGH, 512)] or own
         parts = ", ".join(
             f"|B|={r['batch']}: {r['j'] / limit - 1:+.2%} ± {r['j_se'] / limit:.2%}" for r in shown
         )
         lines.append(f"μ={mu:g}: J relative to that predicted for |B| → ∞ ({limit:.4f}): {parts}")
-        off = [(r["j"] - predicted(settings, mu, r["batch"])[1]) / r["j_se"] for r in own]
+        off = [(r["j"] - predicted(settings, mu, r["batch"])[-1]) / r["j_se"] for r in own]
         lines.append(
             f"μ={mu:g}: from the prediction for finite |B| the points are off by "
             f"{np.sqrt(np.mean(np.square(off))):.1f} standard errors in the root mean square"

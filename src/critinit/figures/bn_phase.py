@@ -95,7 +95,7 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
         j = [[own.get((w, b), np.nan) for w in sigma_w] for b in sigma_b]
         mesh = plot.phase(sigma_w, sigma_b, j, ax, limit=_COLOURS_TO, colorbar=False)
         measured = float(np.mean(list(own.values()))) if own else np.nan
-        theory = predicted(settings, mu, settings["batch"])[1]
+        theory = predicted(settings, mu, settings["batch"])[-1]
         ax.set_title(rf"$\mu={mu:g}$: mean {measured:.3f}, theory {theory:.3f}")
         ax.set_xlabel(r"$\sigma_w$")
     axes[0].set_ylabel(r"$\sigma_b$")
@@ -117,12 +117,13 @@ def findings(settings: Settings, rows: Sequence[Row]) -> list[str]:
         error = j.std(ddof=1) / np.sqrt(len(j)) if len(j) > 1 else np.nan
         lines.append(
             f"μ={mu:g}, deepest residual block: J = {j.mean():.4f} ± {error:.4f} over the plane, "
-            f"from {j.min():.3f} to {j.max():.3f}; theory {finite[1]:.4f} at this |B|, "
-            f"{infinite[1]:.4f} for |B| → ∞"
+            f"from {j.min():.3f} to {j.max():.3f}; theory {finite[-1]:.4f} at this |B|, "
+            f"{infinite[-1]:.4f} for |B| → ∞"
         )
         lines.append(
             f"μ={mu:g}, first residual block: J = {first.mean():.4f}; theory {finite[0]:.4f} at "
-            f"this |B|, {infinite[0]:.4f} for |B| → ∞"
+            f"this |B|, {infinite[0]:.4f} for |B| → ∞; the product over all residual blocks, by "
+            f"theory, {finite.prod():.3g}"
         )
     return lines
 
