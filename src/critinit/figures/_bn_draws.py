@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,14 +55,16 @@ def predicted(settings: Settings, mu: float, batch_size: int | None) -> NDArray[
         sigma_w=1.0,
         mu=mu,
         batch_size=batch_size,
-        correlation=_mean_cosine(pool(settings)),
+        correlation=_mean_cosine(settings["data"], settings["seed"]),
     )
     return prediction.apjn[1:-1]
 
 
-def _mean_cosine(x: Tensor) -> float:
-    """Between different examples."""
-    total = float(normalize(x.double()).sum(0).square().sum())
+@lru_cache
+def _mean_cosine(source: str, seed: int) -> float:
+    """Between different examples of the pool."""
+    x = pool({"data": source, "seed": seed}).double()
+    total = float(normalize(x).sum(0).square().sum())
     return (total - len(x)) / (len(x) * (len(x) - 1))
 
 

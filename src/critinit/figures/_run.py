@@ -86,7 +86,7 @@ def run(
     rows = table.rows()
     picture = Path(folder) / f"{stem}.png"
     with replacing(picture) as temporary:
-        figure.draw(settings, rows).savefig(temporary, dpi=100)
+        figure.draw(settings, rows).savefig(temporary, dpi=90, pil_kwargs={"optimize": True})
     findings = figure.findings(settings, rows)
     words = cost(figure, scale, settings, rows)
     return Drawn(picture, table.path, findings, words, computed, len(rows))

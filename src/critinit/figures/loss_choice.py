@@ -41,7 +41,7 @@ _PAPER = {
     "seed": 0,
 }
 _SMALL = _PAPER | {
-    "depths": [10, 50],
+    "depths": [10, 30],
     "width": 256,
     "train_steps": 200,
     "rates": [0.001, 0.01, 0.1],
