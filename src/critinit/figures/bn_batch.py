@@ -103,11 +103,14 @@ def findings(settings: Settings, rows: Sequence[Row]) -> list[str]:
         own = sorted((r for r in rows if r["mu"] == mu), key=lambda r: r["batch"])
         limit = predicted(settings, mu, None)[-1]
         shown = [r for r in own if r["batch"] in (8, 32, _ENOUGH, 512)] or own
+        finite = {r["batch"]: predicted(settings, mu, r["batch"])[-1] for r in own}
         parts = ", ".join(
-            f"|B|={r['batch']}: {r['j'] / limit - 1:+.2%} ± {r['j_se'] / limit:.2%}" for r in shown
+            f"|B|={r['batch']}: {r['j'] / limit - 1:+.2%} ± {r['j_se'] / limit:.2%}, "
+            f"predicted {finite[r['batch']] / limit - 1:+.2%}"
+            for r in shown
         )
-        lines.append(f"μ={mu:g}: J relative to that predicted for |B| → ∞ ({limit:.4f}): {parts}")
-        off = [(r["j"] - predicted(settings, mu, r["batch"])[-1]) / r["j_se"] for r in own]
+        lines.append(f"μ={mu:g}: J over that predicted for |B| → ∞, {limit:.4f}: {parts}")
+        off = [(r["j"] - finite[r["batch"]]) / r["j_se"] for r in own]
         lines.append(
             f"μ={mu:g}: from the prediction for finite |B| the points are off by "
             f"{np.sqrt(np.mean(np.square(off))):.1f} standard errors in the root mean square"

@@ -114,9 +114,9 @@ def findings(settings: Settings, rows: Sequence[Row]) -> list[str]:
         own = [row for row in rows if row["mu"] == mu]
         j, first = (np.array([row[key] for row in own]) for key in ("j", "j_first"))
         finite, infinite = (predicted(settings, mu, b) for b in (settings["batch"], None))
-        error = j.std(ddof=1) / np.sqrt(len(j)) if len(j) > 1 else np.nan
+        error = f" ± {j.std(ddof=1) / np.sqrt(len(j)):.4f}" if len(j) > 1 else ""
         lines.append(
-            f"μ={mu:g}, deepest residual block: J = {j.mean():.4f} ± {error:.4f} over the plane, "
+            f"μ={mu:g}, deepest residual block: J = {j.mean():.4f}{error} over the plane, "
             f"from {j.min():.3f} to {j.max():.3f}; theory {finite[-1]:.4f} at this |B|, "
             f"{infinite[-1]:.4f} for |B| → ∞"
         )
