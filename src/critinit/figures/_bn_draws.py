@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from critinit import theory
 from critinit._state import random_state
@@ -20,11 +18,6 @@ from critinit.figures._together import measure_together
 from critinit.models import bn_mlp
 
 _POOL = 4096  # examples to take batches from
-
-
-def pool(settings: Settings) -> Tensor:
-    """The examples that batches are taken from, as vectors."""
-    return images(settings["data"], _POOL, settings["seed"]).flatten(1)
 
 
 def average_over_draws(
@@ -46,26 +39,12 @@ def average_over_draws(
 
 
 def predicted(settings: Settings, mu: float, batch_size: int | None) -> NDArray[np.float64]:
-    """J of all residual blocks at infinite width, for any σ_w and σ_b.
+    """J of all residual blocks at infinite width, for any σ_w and σ_b and inputs at right angles.
 
-    Near the input it depends on how alike the examples are.
+    How alike the inputs are matters to the first few blocks only.
     """
-    prediction = theory.bn_mlp(
-        settings["depth"],
-        sigma_w=1.0,
-        mu=mu,
-        batch_size=batch_size,
-        correlation=_mean_cosine(settings["data"], settings["seed"]),
-    )
+    prediction = theory.bn_mlp(settings["depth"], sigma_w=1.0, mu=mu, batch_size=batch_size)
     return prediction.apjn[1:-1]
-
-
-@lru_cache
-def _mean_cosine(source: str, seed: int) -> float:
-    """Between different examples of the pool."""
-    x = pool({"data": source, "seed": seed}).double()
-    total = float(normalize(x).sum(0).square().sum())
-    return (total - len(x)) / (len(x) * (len(x) - 1))
 
 
 def _network(settings: Settings, key: Mapping[str, Any], inputs: int) -> nn.Sequential:
@@ -82,7 +61,8 @@ def _network(settings: Settings, key: Mapping[str, Any], inputs: int) -> nn.Sequ
 
 def _batch(settings: Settings, key: Mapping[str, Any]) -> Tensor:
     order = torch.randperm(_POOL, generator=generator_of("batch", key, settings["seed"]))
-    return pool(settings)[order[: key["batch"]]]
+    pool = images(settings["data"], _POOL, settings["seed"]).flatten(1)
+    return pool[order[: key["batch"]]]
 
 
 def _row(first: NDArray[np.float64], deepest: NDArray[np.float64]) -> Row:

@@ -21,7 +21,7 @@ _MUS = (0.0, 1.0)
 _ENOUGH = 128  # examples, as the paper says
 
 _PAPER = {
-    "data": "gaussian",
+    "data": "cifar10",
     "depth": 30,
     "width": 500,
     "sizes": [8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024],
@@ -32,6 +32,7 @@ _PAPER = {
 }
 _SMALL = _PAPER | {"draws": 10}
 _SMOKE = _PAPER | {
+    "data": "gaussian",
     "depth": 3,
     "width": 64,
     "sizes": [8, 16, 64],

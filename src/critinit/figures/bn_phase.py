@@ -22,7 +22,7 @@ _COLOURS_TO = 2.0
 _ON_GPU = 20  # points at once, so that a hundred networks run
 
 _PAPER = {
-    "data": "gaussian",
+    "data": "cifar10",
     "depth": 30,
     "width": 500,
     "batch": 256,
@@ -33,6 +33,7 @@ _PAPER = {
 }
 _SMALL = _PAPER | {"draws": 5}
 _SMOKE = _PAPER | {
+    "data": "gaussian",
     "depth": 4,
     "width": 64,
     "batch": 32,
@@ -78,8 +79,7 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
     """A phase diagram for each μ."""
     picture, axes = sheet(
         2,
-        r"$J$ of Pre-BN ReLU networks at initialization: chaotic without skip connections "
-        "everywhere, nearly critical with them",
+        "$J$ of Pre-BN ReLU networks at initialization",
         [
             rf"$J^{{l,l+1}}$ at the deepest residual block, $l={settings['depth'] - 1}$",
             f"$L={settings['depth']}$, $N_l={settings['width']}$, $|B|={settings['batch']}$",
