@@ -38,13 +38,16 @@ class Curves:
     def points(self, settings: Settings) -> list[Point]:
         """Each run, as far as it has come: a run that has gone on since is another point."""
         folder = Path(settings["runs"])
-        runs = [path.parent for path in sorted(folder.glob(f"*/{_METRICS}")) if self._is_own(path)]
+        runs = [path.parent for path in sorted(folder.rglob(_METRICS)) if self._is_own(path)]
         if not runs:
             raise FigureError(
                 f"{folder} holds no runs of {self.model}: train some, such as by `critinit train "
                 "RECIPE`, or name the folder that their folders are in."
             )
-        return [{"run": run.name, "epochs": len(_metrics(run))} for run in runs]
+        return [
+            {"run": run.relative_to(folder).as_posix(), "epochs": len(_metrics(run))}
+            for run in runs
+        ]
 
     def compute(
         self, settings: Settings, points: Sequence[Point], device: torch.device
