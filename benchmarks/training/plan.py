@@ -29,8 +29,8 @@ class Experiment:
                         yield Trial(network, method, lr, self.steps, seed)
 
 
-_PLAIN = ("autoinit", "default", "kaiming", "orthogonal", "orthogonal-relu", "lsuv")
+_PLAIN = ("kaiming", "orthogonal", "orthogonal-relu", "lsuv", "default")
 _MLPS = ("mlp-relu", "mlp-tanh", "mlp-gelu")
 _CNNS = ("cnn-relu", "cnn-tanh", "cnn-gelu")
 
-EXPERIMENTS = (Experiment("mlp", "50-layer MLPs", _MLPS, _PLAIN, (0.003, 0.01, 0.03, 0.1)),)
+EXPERIMENTS = (Experiment("mlp", "50-layer MLPs", _MLPS, _PLAIN, (0.001, 0.003, 0.01, 0.03)),)

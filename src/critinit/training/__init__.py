@@ -1,0 +1,19 @@
+"""Training by the paper's recipes, on timm and accelerate."""
+
+from critinit.training.errors import DivergedError, TrainingError
+from critinit.training.grid import train_grid
+from critinit.training.loop import Outcome, train
+from critinit.training.recipe import Recipe, Tuning
+from critinit.training.recipes import find, names
+
+__all__ = [
+    "DivergedError",
+    "Outcome",
+    "Recipe",
+    "TrainingError",
+    "Tuning",
+    "find",
+    "names",
+    "train",
+    "train_grid",
+]
