@@ -12,7 +12,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 demo: $(INSTALLED) ## run the demonstration
-	$(BIN)/python -m critinit.demo
+	$(BIN)/python -m critinit demo
 
 test: check ## check, then run the fast tests
 	$(PYTEST) -n 2

@@ -1,48 +1,26 @@
-"""Is a PyTorch network critical at initialization? Measure it, and make it so."""
+"""Is a PyTorch network critical at initialization? Measure it, and make it so.
 
-from critinit.base import reset_
-from critinit.chain import Block, Chain, trace
-from critinit.errors import (
-    BlockError,
-    CritinitError,
-    InputError,
-    ModelError,
-    NotDifferentiableError,
-    NotFiniteError,
-)
-from critinit.keep import KeepError, fold_
-from critinit.losses import JKL, JLL, JSL
-from critinit.measurement import measure
-from critinit.profile import Factorization, Profile
-from critinit.result import Result
-from critinit.scan import BatchScan, batch_scan
-from critinit.solvers import SGD, Sweep
-from critinit.tuning import tune_, tuned
+The names are imported when the first of them is asked for: ``critinit --help`` need not wait for
+torch.
+"""
 
-__all__ = [
-    "JKL",
-    "JLL",
-    "JSL",
-    "SGD",
-    "BatchScan",
-    "Block",
-    "BlockError",
-    "Chain",
-    "CritinitError",
-    "Factorization",
-    "InputError",
-    "KeepError",
-    "ModelError",
-    "NotDifferentiableError",
-    "NotFiniteError",
-    "Profile",
-    "Result",
-    "Sweep",
-    "batch_scan",
-    "fold_",
-    "measure",
-    "reset_",
-    "trace",
-    "tune_",
-    "tuned",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from critinit._public import *  # noqa: F403
+    from critinit._public import __all__ as __all__
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(f"module 'critinit' has no attribute {name!r}")
+        public = import_module("critinit._public")
+        if name == "__all__" or name in public.__all__:
+            return getattr(public, name)
+        if name in globals():  # a module of the package, which is there now
+            return globals()[name]
+        raise AttributeError(f"module 'critinit' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *import_module("critinit._public").__all__})

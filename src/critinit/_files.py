@@ -46,11 +46,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
         if _is_stream(target):
             yield target
             return
+        check_target(path)
         target = target.resolve()
-        if not target.parent.is_dir():
-            raise WriteError(f"{path} cannot be written: there is no folder {target.parent}.")
-        if target.is_dir():
-            raise WriteError(f"{path} cannot be written: it is a folder. Name a file in it.")
         temporary = target.with_name(f".critinit-{secrets.token_hex(6)}{target.suffix}")
         try:
             yield temporary
@@ -61,6 +58,15 @@ def replacing(path: str | Path) -> Iterator[Path]:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def check_target(path: str | Path) -> None:
+    """Raise what `replacing` would raise for want of a folder to write to."""
+    target = Path(path).resolve()
+    if not target.parent.is_dir():
+        raise WriteError(f"{path} cannot be written: there is no folder {target.parent}.")
+    if target.is_dir():
+        raise WriteError(f"{path} cannot be written: it is a folder. Name a file in it.")
 
 
 def write_bytes(path: str | Path, data: bytes | memoryview) -> None:

@@ -24,11 +24,11 @@ def short(value: Tensor, width: int = 9) -> str:
     return f"{'-':>{width}}" if math.isnan(x) else f"{x:>{width}.3g}"
 
 
-def shortened(name: str) -> str:
+def shortened(name: str, longest: int = _LONGEST_NAME) -> str:
     """The end of a name tells blocks apart, the beginning where they are."""
-    if len(name) <= _LONGEST_NAME:
+    if len(name) <= longest:
         return name
-    return f"{name[: _LONGEST_NAME // 3]}…{name[-(_LONGEST_NAME - _LONGEST_NAME // 3 - 1) :]}"
+    return f"{name[: longest // 3]}…{name[-(longest - longest // 3 - 1) :]}"
 
 
 def cosine(value: Tensor) -> str:

@@ -1,0 +1,43 @@
+"""The terminal: results on the standard output, progress and notes on the standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+Report = Callable[[int, int], None]
+
+
+def output(quiet: bool) -> Console:
+    """Where results are printed."""
+    return Console(quiet=quiet, highlight=False, markup=False, emoji=False)
+
+
+def note(text: str, quiet: bool) -> None:
+    """Say something beside the result."""
+    if not quiet:
+        print(text, file=sys.stderr)
+
+
+@contextmanager
+def progress(what: str, quiet: bool) -> Iterator[Report]:
+    """A bar as long as the work lasts, told how much is done, and of how much; none in a pipe."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
+    counts = (MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, *counts, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total or None)

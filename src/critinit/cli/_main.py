@@ -1,0 +1,89 @@
+"""The program: what it is called with, and how it ends.
+
+It exits with 0 when all went well, 1 when ``--check`` found a network that is not critical, 2 on
+bad input or failure, with one line on the standard error, and 130 on Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer._click.exceptions import ClickException  # typer has no public name for it
+
+from critinit.cli._commands import Commands
+from critinit.errors import CritinitError
+
+app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode="rich")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"critinit {version('critinit')}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True, epilog="Each command has its own --help.")
+def _root(
+    context: typer.Context,
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say which."),
+    ] = False,
+) -> None:
+    """Is a PyTorch network critical at initialization? Measure it, and make it so."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line, and end the process."""
+    given = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal without these characters shows others
+            stream.reconfigure(errors="replace")
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as `head` expects
+    sys.exit(_status(lambda: _run(given), debug="--debug" in given))
+
+
+def _run(arguments: list[str]) -> int:
+    command: Any = typer.main.get_command(app)
+    try:
+        with command.make_context("critinit", arguments) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+    except typer.Exit as end:
+        return end.exit_code
+    return 0
+
+
+def _status(run: Callable[[], int], debug: bool) -> int:
+    """What ``run`` returns; of what it raises, one line on the standard error."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        return _ended("interrupted", 130)
+    except Exception as error:
+        if debug:
+            raise
+        return _ended(_line(error), 2)
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, ClickException):
+        near = getattr(error, "possibilities", None)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        return f"{getattr(error, 'message', '') if near else error.format_message()}{hint}"
+    if isinstance(error, CritinitError):
+        return str(error)
+    return f"{type(error).__name__}: {error}. This was not foreseen: --debug shows where it was."
+
+
+def _ended(line: str, status: int) -> int:
+    print(f"critinit: {' '.join(line.split())}", file=sys.stderr)
+    return status

@@ -1,0 +1,175 @@
+"""Results as tables that fit the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from critinit._format import bar, cosine, short, shortened
+from critinit.profile import Profile
+from critinit.report import Comparison
+from critinit.report._subject import how_measured
+from critinit.report._words import (
+    TOL,
+    Tone,
+    advice,
+    advice_after_tuning,
+    explanation,
+    headline,
+    key_figures,
+    over_the_depth,
+    tone,
+)
+from critinit.result import Result
+from critinit.scan import BatchScan
+
+_SIGNS: dict[Tone, tuple[str, str]] = {
+    "good": ("✓", "bold green"),
+    "mild": ("≈", "bold yellow"),
+    "bad": ("✗", "bold red"),
+}
+_SHORTEST_NAME = 7
+_WIDE = 106
+_WORDS = (
+    "block",
+    "method",
+    "state",
+    "model",
+    "what it is",
+    "argument",
+    "type",
+    "source",
+    "network",
+    "default",
+)
+
+
+def show_profile(console: Console, profile: Profile, model: str) -> None:
+    """Every block, and what it means."""
+    console.print(Text(f"{model}: {how_measured(profile)}"), style="bold")
+    rows = table("l", "block", "J", "±", "log J", "K", "corr")
+    rows.add_row("", "(input)", "", "", "", short(profile.kernel[0]), _cosine(profile, 0))
+    for i, name in enumerate(_fitted(profile.names, console.width - 66)):
+        rows.add_row(
+            str(i),
+            name,
+            short(profile.apjn[i]),
+            short(profile.apjn_se[i], 8),
+            _bar(profile, i),
+            short(profile.kernel[i + 1]),
+            _cosine(profile, i + 1),
+        )
+    console.print(rows)
+    _verdict(console, profile, headline(profile), [*explanation(profile), *advice(profile)])
+
+
+def show_result(console: Console, result: Result, model: str, most: int | None = None) -> None:
+    """Every block before and after, or ``most`` of them, from both ends."""
+    before, after = result.before, result.after
+    wide = console.width >= _WIDE
+    console.print(Text(f"{model}: {how_measured(after)}"), style="bold")
+    rows = table("l", "block", "J before", *["log J"] * wide, "J after", "log J", "K before")
+    _column(rows, "K after")
+    names = _fitted(before.names, console.width - (90 if wide else 67))
+    left_out = _middle(len(names), most)
+    for i, name in enumerate(names):
+        if i == left_out.start:
+            rows.add_row("", f"… {len(left_out)} more")
+        if i in left_out:
+            continue
+        rows.add_row(
+            str(i),
+            name,
+            short(before.apjn[i]),
+            *[_bar(before, i)] * wide,
+            short(after.apjn[i]),
+            _bar(after, i),
+            short(before.kernel[i + 1]),
+            short(after.kernel[i + 1]),
+        )
+    console.print(rows)
+    _verdict(console, before, f"Before: {headline(before)}", [over_the_depth(before)])
+    said = [*explanation(after), *advice_after_tuning(after)]
+    _verdict(console, after, f"After: {headline(after)}", said)
+    console.print(Text(f"The tuning: {result.message.rstrip('.')}."))
+
+
+def show_comparison(console: Console, comparison: Comparison, model: str) -> None:
+    """One line a method."""
+    first = next(iter(comparison.profiles.values()))
+    console.print(Text(f"{model}: {how_measured(first)}"), style="bold")
+    rows = table("method", "state", "J farthest from 1", "gradient", "K", "corr", "seconds")
+    for name, profile in comparison.profiles.items():
+        sign, style = _SIGNS[tone(profile)]
+        rows.add_row(
+            name,
+            Text(f"{sign} {headline(profile)}", style=style),
+            *key_figures(profile).values(),
+            short(comparison.seconds.get(name, math.nan)),
+        )
+    console.print(rows)
+    for name, why in comparison.failed.items():
+        console.print(Text(f"{name} did not work: {why}"))
+    console.print(Text(f"{comparison.verdict()}."))
+
+
+def show_scan(console: Console, scan: BatchScan) -> None:
+    """One line a batch size."""
+    console.print(Text(str(scan)), soft_wrap=True)
+
+
+def show_partial(console: Console, profile: Profile) -> None:
+    """The blocks before the one that broke."""
+    rows = str(profile).splitlines()[: len(profile) + 3]
+    console.print(Text("\n".join(rows)), soft_wrap=True)
+
+
+def _verdict(console: Console, profile: Profile, title: str, said: Sequence[str]) -> None:
+    sign, style = _SIGNS[tone(profile)]
+    console.print()
+    console.print(Text(f"{sign} {title}", style=style))
+    for sentence in said:
+        console.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False))
+
+
+def table(*columns: str) -> Table:
+    """Without lines, as wide as what is in it."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        _column(made, name)
+    return made
+
+
+def _column(to: Table, name: str) -> None:
+    """Words to the left, numbers to the right."""
+    left = name in _WORDS
+    justify = "left" if left else "center" if name == "log J" else "right"
+    to.add_column(name, justify=justify, no_wrap=name not in ("state", "what it is"))
+
+
+def _bar(profile: Profile, i: int) -> RenderableType:
+    log_j = float(profile.log_apjn[i])
+    style = "green" if abs(log_j) < TOL else "red" if log_j > 0 else "blue"
+    return Text(bar(log_j), style=style)
+
+
+def _cosine(profile: Profile, i: int) -> str:
+    return cosine(profile.correlation[i])
+
+
+def _middle(count: int, most: int | None) -> range:
+    """What to leave out so that ``most`` of ``count`` stay."""
+    if most is None or most >= count:
+        return range(0)
+    return range((most + 1) // 2, count - most // 2)
+
+
+def _fitted(names: Sequence[str], room: int) -> list[str]:
+    """Names shortened to the room there is."""
+    return [shortened(name, max(_SHORTEST_NAME, room)) for name in names]

@@ -1,0 +1,55 @@
+"""``critinit measure``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from critinit.cli._console import note, output, progress
+from critinit.cli._finish import check_files, write_files
+from critinit.cli._options import Files, Probes, Running, Subject, flat
+from critinit.cli._prepare import prepare
+from critinit.cli._tables import show_profile
+from critinit.measurement import Method, measure
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+@flat
+def command(
+    subject: Subject,
+    running: Running,
+    files: Files,
+    probes: Probes = 1,
+    method: Annotated[
+        Method, typer.Option(help="The paper's estimator, forward mode, or the full Jacobian.")
+    ] = "vjp",
+    span: Annotated[int, typer.Option(min=1, help="Blocks that each J spans.")] = 1,
+    check: Annotated[
+        float | None,
+        typer.Option(metavar="TOL", help="Exit with 1 unless every |log J| is below TOL."),
+    ] = None,
+) -> None:
+    """Measure J and K of every block of a network.
+
+    J is how much a block scales the squared norm of a gradient: below 1 gradients vanish with
+    depth, above they explode. K is the mean square of the signal.
+    """
+    check_files(files.json, files.report)
+    prepared = prepare(subject, running)
+    with progress("measuring", running.quiet):
+        profile = measure(
+            prepared.model,
+            prepared.inputs,
+            span=span,
+            probes=probes,
+            method=method,
+            generator=prepared.generator,
+        )
+    show_profile(output(running.quiet), profile, subject.model)
+    write_files(files, profile, prepared.run(), running.quiet)
+    if check is not None and not profile.is_critical(check):
+        note(f"critinit: not critical within --check {check:g}", running.quiet)
+        raise typer.Exit(1)

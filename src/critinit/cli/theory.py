@@ -1,0 +1,153 @@
+"""``critinit theory``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from critinit import theory
+from critinit.cli._options import Debug
+from critinit.cli._tables import table
+from critinit.cli._console import output
+
+app = typer.Typer(add_completion=False)
+
+_SHARED = "The network"
+Depth = Annotated[
+    int, typer.Option(min=1, help="Hidden layers, or blocks.", rich_help_panel=_SHARED)
+]
+Activation = Annotated[str, typer.Option(help="relu, gelu, tanh, …", rich_help_panel=_SHARED)]
+SigmaW = Annotated[
+    float, typer.Option(help="Weights have variance σ_w²/fan_in.", rich_help_panel=_SHARED)
+]
+SigmaB = Annotated[float, typer.Option(help="Biases have variance σ_b².", rich_help_panel=_SHARED)]
+Mu = Annotated[
+    float, typer.Option(help="Strength of the skip connection.", rich_help_panel=_SHARED)
+]
+Kernel = Annotated[float, typer.Option(help="K of the inputs.", rich_help_panel=_SHARED)]
+
+
+@app.callback(invoke_without_command=True)
+def command(context: typer.Context) -> None:
+    """What infinite width predicts, of networks and of the phases of a perceptron."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command()
+def mlp(
+    depth: Depth = 10,
+    activation: Activation = "relu",
+    sigma_w: SigmaW = 2**0.5,
+    sigma_b: SigmaB = 0.0,
+    kernel: Kernel = 1.0,
+    debug: Debug = False,
+) -> None:
+    """J, K and correlation of a multilayer perceptron, block by block."""
+    print(theory.mlp(depth, activation, sigma_w=sigma_w, sigma_b=sigma_b, kernel=kernel))
+
+
+@app.command()
+def bn_mlp(
+    depth: Depth = 10,
+    activation: Activation = "relu",
+    sigma_w: SigmaW = 2**0.5,
+    sigma_b: SigmaB = 0.0,
+    mu: Mu = 1.0,
+    batch: Annotated[
+        int | None, typer.Option(min=4, help="|B|; without it, infinite.", rich_help_panel=_SHARED)
+    ] = None,
+    kernel: Kernel = 1.0,
+    debug: Debug = False,
+) -> None:
+    """The same of a residual perceptron with BatchNorm before each activation."""
+    print(
+        theory.bn_mlp(
+            depth,
+            activation,
+            sigma_w=sigma_w,
+            sigma_b=sigma_b,
+            mu=mu,
+            batch_size=batch,
+            kernel=kernel,
+        )
+    )
+
+
+@app.command()
+def ln_mlp(
+    depth: Depth = 10,
+    activation: Activation = "relu",
+    sigma_w: SigmaW = 2**0.5,
+    sigma_b: SigmaB = 0.0,
+    mu: Mu = 1.0,
+    kernel: Kernel = 1.0,
+    debug: Debug = False,
+) -> None:
+    """The same of a residual perceptron with LayerNorm before each activation."""
+    print(theory.ln_mlp(depth, activation, sigma_w=sigma_w, sigma_b=sigma_b, mu=mu, kernel=kernel))
+
+
+@app.command()
+def resmlp(
+    depth: Depth = 12,
+    activation: Activation = "gelu",
+    sigma_w: SigmaW = 1.0,
+    sigma_b: SigmaB = 0.0,
+    layer_scale: Annotated[
+        float, typer.Option(help="E, which multiplies both branches.", rich_help_panel=_SHARED)
+    ] = 0.1,
+    mu: Mu = 1.0,
+    kernel: Kernel = 1.0,
+    debug: Debug = False,
+) -> None:
+    """The same of a ResMLP, from its embedding on."""
+    print(
+        theory.resmlp(
+            depth,
+            activation,
+            sigma_w=sigma_w,
+            sigma_b=sigma_b,
+            layer_scale=layer_scale,
+            mu=mu,
+            kernel=kernel,
+        )
+    )
+
+
+@app.command()
+def phase(
+    activation: Activation = "relu",
+    sigma_w: SigmaW = 2**0.5,
+    sigma_b: SigmaB = 0.0,
+    kernel: Kernel = 1.0,
+    debug: Debug = False,
+) -> None:
+    """Where K of a deep perceptron goes, whether gradients vanish or explode there, how fast."""
+    point = theory.fixed_point(activation, sigma_w, sigma_b, kernel)
+    depth = theory.correlation_depth(activation, sigma_w, sigma_b, kernel)
+    meaning = {
+        "ordered": "gradients vanish, and all inputs become alike",
+        "critical": "gradients keep their size",
+        "chaotic": "gradients explode, and all inputs become unlike",
+    }
+    print(f"{point.phase}: {meaning[point.phase]}")
+    print(f"K tends to {point.kernel:.4g}, where J = {point.chi_j:.4g}")
+    print(f"two inputs stay telling apart over about {depth:.4g} layers")
+
+
+@app.command()
+def critical(
+    activation: Activation = "relu",
+    sigma_b: Annotated[
+        list[float] | None, typer.Option(help="Of the biases; may be repeated.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """The σ_w at which a deep perceptron is critical, for each σ_b."""
+    rows = table("σ_b", "σ_w", "K")
+    for b in sigma_b or [0.0, 0.1, 0.2, 0.5, 1.0]:
+        for point in theory.critical_points(activation, b):
+            rows.add_row(f"{b:g}", f"{point.sigma_w:.5g}", f"{point.kernel:.4g}")
+    output(quiet=False).print(rows)
