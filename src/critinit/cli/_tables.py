@@ -9,7 +9,6 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor
 
 from critinit._format import bar, cosine, short, shortened
 from critinit.profile import Profile

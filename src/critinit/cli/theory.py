@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from critinit import theory
+from critinit.cli._console import output
 from critinit.cli._options import Debug
 from critinit.cli._tables import table
-from critinit.cli._console import output
 
 app = typer.Typer(add_completion=False)
 

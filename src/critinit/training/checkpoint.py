@@ -8,7 +8,7 @@ place last, so whoever kills the training leaves this checkpoint or the one befo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from critinit.training.errors import TrainingError
 
 _CURRENT = "checkpoint.json"
 _MULTIPLIER = "_multiplier"
-_STATE = "state"
+_PARTS = ("state", "param_groups")
 
 
 @dataclass
@@ -51,12 +51,11 @@ def save(
     stem = f"checkpoint-{progress.epoch:04d}-{progress.step:06d}"
     names = {"weights": f"{stem}.safetensors", "progress": f"{stem}.progress.safetensors"}
     trained = [name for name, _ in model.named_parameters()]
-    state = optimizer.state_dict()
-    tensors = {f"{_STATE}.{i}.{k}": v for i, k, v in _entries(state) if isinstance(v, Tensor)}
+    entries = list(_entries(optimizer.state_dict()))
+    tensors = {f"{part}.{i}.{k}": v for part, i, k, v in entries if isinstance(v, Tensor)}
     header = {
         "progress": asdict(progress),
-        "scalars": [[i, k, v] for i, k, v in _entries(state) if not isinstance(v, Tensor)],
-        "groups": state["param_groups"],
+        "scalars": [entry for entry in entries if not isinstance(entry[-1], Tensor)],
         "trained": trained,
         "extra": extra,
     }
@@ -89,15 +88,15 @@ def load_weights(folder: Path, model: nn.Module) -> None:
     names = json.loads((folder / _CURRENT).read_text())
     state = load_file(folder / names["weights"])
     trained = set(header["trained"])
-    for how in ("frozen", "trainable"):
+    ways: tuple[Keep, ...] = ("frozen", "trainable")
+    for how in ways:
         kept = {
             name.removesuffix(_MULTIPLIER): 1.0
             for name in state.keys() - model.state_dict().keys()
             if name.endswith(_MULTIPLIER) and (name in trained) == (how == "trainable")
         }
         if kept:
-            choice: Keep = how  # type: ignore[assignment]
-            keep_multipliers(model, kept, choice)
+            keep_multipliers(model, kept, how)
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
@@ -111,14 +110,15 @@ def load_progress(
 ) -> tuple[Progress, Any]:
     """Put the optimizer where it was; how far the training is, and what was saved besides."""
     tensors, header = _read(folder)
-    state: dict[int, dict[str, Any]] = {}
+    parts: dict[str, dict[int, dict[str, Any]]] = {part: {} for part in _PARTS}
     for name, value in tensors.items():
-        _, index, key = name.split(".", 2)
-        state.setdefault(int(index), {})[key] = value.to(device)
-    for index, key, value in header["scalars"]:
-        state.setdefault(int(index), {})[key] = value
+        part, index, key = name.split(".", 2)
+        parts[part].setdefault(int(index), {})[key] = value.to(device)
+    for part, index, key, value in header["scalars"]:
+        parts[part].setdefault(index, {})[key] = value
+    state, groups = (parts[part] for part in _PARTS)
     try:
-        optimizer.load_state_dict({"state": state, "param_groups": header["groups"]})
+        optimizer.load_state_dict({"state": state, "param_groups": list(groups.values())})
     except ValueError as error:
         raise TrainingError(f"the checkpoint in {folder} is of another model: {error}") from error
     return Progress(**header["progress"]), header["extra"]
@@ -138,8 +138,13 @@ def _read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         ) from error
 
 
-def _entries(state: Mapping[str, Any]) -> list[tuple[int, str, Any]]:
-    return [(i, k, v) for i, entry in state["state"].items() for k, v in entry.items()]
+def _entries(state: Mapping[str, Any]) -> Iterator[tuple[str, int, str, Any]]:
+    """Everything an optimizer knows, tensor or not, with its place."""
+    for part in _PARTS:
+        entries = state[part]
+        for index, entry in entries.items() if part == "state" else enumerate(entries):
+            for key, value in entry.items():
+                yield part, index, key, value
 
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

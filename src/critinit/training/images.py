@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from critinit import data
 from critinit._state import random_state
-from critinit.data._optional import optional
+from critinit.training._packages import package
 from critinit.training.errors import TrainingError
 from critinit.training.order import Item, Order, seed_of
 from critinit.training.recipe import Recipe
@@ -40,24 +40,22 @@ class InMemory:
         assert loaded.labels is not None
         self.labels = loaded.labels.tolist()
         self.classes = loaded.classes
+        self.pillow = package("PIL.Image")
 
     def __len__(self) -> int:
         return len(self.images)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        pillow = optional("PIL.Image", "Training on images")
         pixels = self.images[index].permute(1, 2, 0).numpy()
-        return pillow.fromarray(pixels), self.labels[index]
+        return self.pillow.fromarray(pixels), self.labels[index]
 
 
 class Folder:
     """A tree of images, read by timm: one folder for each class."""
 
     def __init__(self, root: Path, split: str, examples: int = 0) -> None:
-        from timm.data import create_dataset
-
         try:
-            self.dataset = create_dataset("", str(root), split=split)
+            self.dataset = package("timm.data").create_dataset("", str(root), split=split)
         except (OSError, RuntimeError, AssertionError) as error:
             raise TrainingError(
                 f"{root} holds no images to train on ({error}). It needs the folders train and "
@@ -92,15 +90,14 @@ def read(recipe: Recipe, directory: str | Path | None = None) -> Images:
         directory: Where CIFAR-10 is, if not in the usual place; see `critinit.data.load`.
     """
     if recipe.data.startswith(_FOLDER):
-        from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
-
         root = Path(recipe.data.removeprefix(_FOLDER)).expanduser()
         if not root.is_dir():
             raise data.MissingDataError(
                 f"There is no folder {root}: set data=folder:PATH to one with train and val in it."
             )
         train, test = Folder(root, "train", recipe.examples), Folder(root, "validation")
-        return Images(train, test, IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD)
+        timm = package("timm.data")
+        return Images(train, test, timm.IMAGENET_DEFAULT_MEAN, timm.IMAGENET_DEFAULT_STD)
     both = [
         data.load(recipe.data, split, size=recipe.image, directory=directory)
         for split in ("train", "test")
@@ -176,10 +173,8 @@ class _Augmented(Dataset[tuple[Tensor, int]]):
 
 
 def _training_transform(images: Images, recipe: Recipe) -> Any:
-    from timm.data import create_transform
-
     whole = None if recipe.crop else (1.0, 1.0)
-    return create_transform(
+    return package("timm.data").create_transform(
         recipe.image,
         is_training=True,
         scale=whole,
@@ -195,9 +190,7 @@ def _training_transform(images: Images, recipe: Recipe) -> Any:
 
 
 def _plain_transform(images: Images, recipe: Recipe) -> Any:
-    from timm.data import create_transform
-
-    return create_transform(
+    return package("timm.data").create_transform(
         recipe.image,
         interpolation="bicubic",
         crop_pct=0.9 if recipe.crop else 1.0,
@@ -210,9 +203,7 @@ def mixing(recipe: Recipe, classes: int) -> Any:
     """Timm's Mixup and CutMix, or None."""
     if not (recipe.mixup or recipe.cutmix):
         return None
-    from timm.data import Mixup
-
-    return Mixup(
+    return package("timm.data").Mixup(
         recipe.mixup,
         recipe.cutmix,
         label_smoothing=recipe.smoothing,
@@ -230,5 +221,5 @@ def mixed(
         targets[torch.arange(len(labels)), labels] += 1 - smoothing
         return images, targets
     with random_state(seed_of(*seed)):
-        inputs, mixed_targets = mix(images, labels)
-    return inputs, mixed_targets
+        inputs, targets = mix(images, labels)
+    return inputs, targets

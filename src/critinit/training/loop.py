@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from critinit.errors import NotFiniteError
 from critinit.measurement import measure
 from critinit.training import checkpoint
+from critinit.training._packages import package
 from critinit.training.checkpoint import Progress
 from critinit.training.directory import Directory
 from critinit.training.errors import DivergedError, TrainingError
@@ -25,6 +26,7 @@ from critinit.training.recipe import Recipe
 
 Row = dict[str, float]
 _SAVE_SECONDS = 300.0
+_LEAST_LR, _WARMUP_LR = 1e-5, 1e-6
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,6 @@ class _Run:
         device: str | None,
         progress: Callable[[str, int, int], None] | None,
     ) -> None:
-        from accelerate import Accelerator
-
         self.recipe = recipe
         self.folder = folder
         self.directory = Directory(folder, recipe, init, seed)
@@ -112,7 +112,9 @@ class _Run:
         self.workers = workers
         self.save_seconds = save_seconds
         self.report = progress or (lambda what, done, total: None)
-        self.accelerator = Accelerator(mixed_precision=recipe.precision, cpu=device == "cpu")
+        self.accelerator = package("accelerate").Accelerator(
+            mixed_precision=recipe.precision, cpu=device == "cpu"
+        )
         self.is_main = self.accelerator.is_main_process
         self.progress = Progress()
 
@@ -141,7 +143,7 @@ class _Run:
         if self.resumed:
             self._resume()
         self.mix = mixing(recipe, self.outputs)
-        self.board = _board(self.folder, self.progress.epoch) if self.is_main else None
+        self.board: Any = _board(self.folder, self.progress.epoch) if self.is_main else None
 
     def _initialize(self, model: nn.Module) -> None:
         result = initialize(
@@ -189,12 +191,15 @@ class _Run:
         self.progress = Progress(self.progress.epoch + 1, rows=rows)
         if self.is_main:
             self.directory.write_metrics(rows)
-            for key, value in row.items():
-                if key != "epoch":
-                    self.board.add_scalar(key, value, row["epoch"])
-            self.board.flush()
+            self._show(row)
         self._save()
         return row
+
+    def _show(self, row: Row) -> None:
+        for key, value in row.items():
+            if key != "epoch":
+                self.board.add_scalar(key, value, row["epoch"])
+        self.board.flush()
 
     def _train(self) -> None:
         accelerator, progress = self.accelerator, self.progress
@@ -229,7 +234,7 @@ class _Run:
         loss = F.cross_entropy(logits.float(), targets)
         right = (logits.detach().argmax(1) == targets.argmax(1)).sum()
         sums = torch.stack([loss.detach() * len(x), right, torch.full_like(loss, len(x))])
-        totals = self.accelerator.reduce(sums, "sum").tolist()
+        totals: list[float] = self.accelerator.reduce(sums, "sum").tolist()
         if not torch.isfinite(torch.tensor(totals[0])):
             raise self._diverged(x)
         self.optimizer.zero_grad()
@@ -306,38 +311,32 @@ def _outputs(model: nn.Module, classes: int) -> int:
 
 
 def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
-    from timm.optim import create_optimizer_v2
-
     try:
-        return create_optimizer_v2(
+        optimizer: torch.optim.Optimizer = package("timm.optim").create_optimizer_v2(
             model, recipe.optimizer, recipe.lr, recipe.weight_decay, recipe.momentum
         )
     except (ValueError, AssertionError, RuntimeError) as error:
         raise TrainingError(f"optimizer={recipe.optimizer}: timm says {error}.") from error
+    return optimizer
 
 
 def _schedule(recipe: Recipe, optimizer: torch.optim.Optimizer) -> Any:
-    from timm.scheduler import create_scheduler_v2
-
-    warmup = {"warmup_epochs": recipe.warmup, "warmup_lr": 1e-6}
-    if recipe.schedule == "cosine":
-        scheduler, _ = create_scheduler_v2(
-            optimizer, "cosine", num_epochs=recipe.epochs, min_lr=1e-5, **warmup
-        )
-    else:
-        scheduler, _ = create_scheduler_v2(
-            optimizer,
-            "multistep",
-            num_epochs=recipe.epochs,
-            decay_milestones=list(recipe.drops),
-            decay_rate=recipe.drop,
-            **warmup,
-        )
+    """timm's; the learning rate is a function of the epoch alone, so there is nothing to save."""
+    kind = {"step": "multistep", "cosine": "cosine"}[recipe.schedule]
+    scheduler, _ = package("timm.scheduler").create_scheduler_v2(
+        optimizer,
+        kind,
+        num_epochs=recipe.epochs,
+        decay_milestones=[epochs + 1 for epochs in recipe.drops],  # timm drops one epoch early
+        decay_rate=recipe.drop,
+        min_lr=_LEAST_LR if recipe.schedule == "cosine" else 0.0,
+        warmup_epochs=recipe.warmup,
+        warmup_lr=_WARMUP_LR,
+    )
     return scheduler
 
 
 def _board(folder: Path, epoch: int) -> Any:
     """TensorBoard's files; what a killed run wrote about later epochs is not shown."""
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=epoch + 1)
+    writer = package("torch.utils.tensorboard").SummaryWriter
+    return writer(str(folder / "tensorboard"), purge_step=epoch + 1)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from timm.data.distributed_sampler import RepeatAugSampler
+
+from critinit.training._packages import package
 
 Item = tuple[int, int]
 """The number of an image, and the seed of its augmentation."""
@@ -66,11 +68,10 @@ class Order:
         sampler.set_epoch(seed_of(self.seed, epoch))
         return list(sampler)
 
-    def _sampler(self) -> RepeatAugSampler:
+    def _sampler(self) -> Any:
         """timm's, as for one process: each batch is divided among the processes here."""
-        return RepeatAugSampler(
-            range(self.examples), num_replicas=1, rank=0, num_repeats=self.repeats
-        )
+        sampler = package("timm.data.distributed_sampler").RepeatAugSampler
+        return sampler(range(self.examples), num_replicas=1, rank=0, num_repeats=self.repeats)
 
 
 def part(places: range, rank: int, processes: int) -> list[int]:

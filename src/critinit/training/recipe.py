@@ -129,7 +129,8 @@ class Recipe:
         >>> find("resmlp-s12-cifar10").with_settings({"lr": "0.005", "tuning.steps": "10"}).lr
         0.005
         """
-        own, tuning = {}, {}
+        own: dict[str, Any] = {}
+        tuning: dict[str, Any] = {}
         for key, text in settings.items():
             group, _, last = key.rpartition(".")
             if group not in ("", "tuning") or key in ("name", "about", "tuning", "options"):
