@@ -55,21 +55,23 @@ class Folder:
 
     def __init__(self, root: Path, split: str, examples: int = 0) -> None:
         try:
-            self.dataset = package("timm.data").create_dataset("", str(root), split=split)
+            self.reader = package("timm.data").create_dataset("", str(root), split=split).reader
         except (OSError, RuntimeError, AssertionError) as error:
             raise TrainingError(
                 f"{root} holds no images to train on ({error}). It needs the folders train and "
                 "val, and in each a folder of images for every class."
             ) from error
-        self.examples = min(examples or len(self.dataset), len(self.dataset))
-        self.classes = len(self.dataset.reader.class_to_idx)
+        self.examples = min(examples or len(self.reader), len(self.reader))
+        self.classes = len(self.reader.class_to_idx)
+        self.pillow = package("PIL.Image")
 
     def __len__(self) -> int:
         return self.examples
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        image, label = self.dataset[index]
-        return image, int(label)
+        file, label = self.reader[index]
+        with file:
+            return self.pillow.open(file).convert("RGB"), int(label)
 
 
 @dataclass(frozen=True)

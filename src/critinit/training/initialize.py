@@ -25,7 +25,8 @@ AUTOINIT = "autoinit"
 def build(recipe: Recipe, classes: int, seed: int) -> nn.Module:
     """The network as its own code makes it."""
     entry = models.find(recipe.model)
-    asked = {"image": recipe.image, "outputs": classes} | dict(recipe.options)
+    fitting = entry.fitting((3, recipe.image, recipe.image))
+    asked = fitting | {"outputs": classes} | dict(recipe.options)
     if asked["outputs"] < classes:
         raise TrainingError(
             f"{recipe.name} has {asked['outputs']} outputs, and {recipe.data} {classes} classes."

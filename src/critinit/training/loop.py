@@ -112,9 +112,7 @@ class _Run:
         self.workers = workers
         self.save_seconds = save_seconds
         self.report = progress or (lambda what, done, total: None)
-        self.accelerator = package("accelerate").Accelerator(
-            mixed_precision=recipe.precision, cpu=device == "cpu"
-        )
+        self.accelerator = _accelerator(recipe, device)
         self.is_main = self.accelerator.is_main_process
         self.progress = Progress()
 
@@ -302,6 +300,17 @@ class _Run:
             self.board.close()
         self.accelerator.wait_for_everyone()
         return Outcome(self.progress.rows, model)
+
+
+def _accelerator(recipe: Recipe, device: str | None) -> Any:
+    try:
+        return package("accelerate").Accelerator(
+            mixed_precision=recipe.precision, cpu=device == "cpu"
+        )
+    except (ValueError, RuntimeError) as error:
+        raise TrainingError(
+            f"precision={recipe.precision} does not work here: {error}. Set precision=no or bf16."
+        ) from error
 
 
 def _outputs(model: nn.Module, classes: int) -> int:
