@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -31,6 +32,7 @@ from critinit.errors import (
 from critinit.profile import Profile
 
 Method = Literal["vjp", "jvp", "exact"]
+Progress = Callable[[int, int], None]
 
 
 def measure(
@@ -44,6 +46,7 @@ def measure(
     *,
     noise: Noise = "rademacher",
     output: Output | None = None,
+    progress: Progress | None = None,
 ) -> Profile:
     """Measure ``J^{l,l+1}``, ``K^l`` and the correlation of examples along the depth.
 
@@ -64,6 +67,7 @@ def measure(
         noise: ``"rademacher"`` probes, signs, which have the smaller variance; or ``"gaussian"``
             ones as in the paper.
         output: Picks the output tensor from what the model returns.
+        progress: Called with how many blocks of a batch are done, and of how many.
 
     Raises:
         CritinitError: What was wrong and what to do. If the model broke in the middle, the
@@ -82,7 +86,9 @@ def measure(
     """
     generator = checked_generator(generator)
     estimator = _estimator(method, probes, generator, noise)
-    _, profile = find_and_measure(model, inputs, blocks, span, estimator, generator, output)
+    _, profile = find_and_measure(
+        model, inputs, blocks, span, estimator, generator, output, progress
+    )
     return profile
 
 
@@ -94,6 +100,7 @@ def find_and_measure(
     estimator: Estimator,
     generator: torch.Generator,
     output: Output | None,
+    progress: Progress | None = None,
 ) -> tuple[Chain, Profile]:
     """`measure`, and the chain it found."""
     _check_count("span", span)
@@ -104,7 +111,7 @@ def find_and_measure(
         )
     chain = model if isinstance(model, Chain) else None
     module = check_model(model.model if isinstance(model, Chain) else model)
-    found = _Measurement(estimator, span)
+    found = _Measurement(estimator, span, progress)
     with untouched(module, draw_seed(generator)), _differentiation(estimator):
         first: Batch | None = None
         for batch in read_batches(module, inputs):
@@ -182,9 +189,10 @@ def _differentiation(estimator: Estimator) -> Iterator[None]:
 class _Measurement:
     """Gathers what every batch shows, block by block."""
 
-    def __init__(self, estimator: Estimator, span: int) -> None:
+    def __init__(self, estimator: Estimator, span: int, progress: Progress | None) -> None:
         self.estimator = estimator
         self.span = span
+        self.progress = progress or (lambda done, total: None)
         self.sizes: list[int] = []
         self.seen: list[_Passage] = []
         self.chain: Chain | None = None
@@ -194,7 +202,8 @@ class _Measurement:
         passages: list[_Passage] = []
         try:
             for _ in range(self.estimator.walks):
-                passages.append(_Passage(chain, self.estimator, batch.size))
+                report = partial(self._report, len(passages), len(chain))
+                passages.append(_Passage(chain, self.estimator, batch.size, report))
                 chain.walk(batch, passages[-1])
         except CritinitError as error:
             if not self.seen and passages[0].contributions:
@@ -210,6 +219,9 @@ class _Measurement:
             mismatch.profile = self.profile()
             raise mismatch
         self._keep(chain, batch, _Passage.join(passages))
+
+    def _report(self, walks: int, blocks: int, done: int) -> None:
+        self.progress(walks * blocks + done, self.estimator.walks * blocks)
 
     def _keep(self, chain: Chain, batch: Batch, passage: _Passage) -> None:
         self.chain = chain
@@ -239,10 +251,17 @@ class _Measurement:
 class _Passage:
     """One run of the model: an observer that measures every block as it passes."""
 
-    def __init__(self, chain: Chain, estimator: Estimator, batch_size: int) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        estimator: Estimator,
+        batch_size: int,
+        report: Callable[[int], None],
+    ) -> None:
         self.names = chain.names
         self.estimator = estimator
         self.batch_size = batch_size
+        self.report = report
         self.contributions: list[Tensor] = []
         self.kernel: list[float] = []
         self.correlation: list[float] = []
@@ -273,6 +292,7 @@ class _Passage:
                 "Look for a root, logarithm or quotient at zero in it."
             )
         self.contributions.append(table)
+        self.report(len(self.contributions))
         return out
 
     def _note(self, h: Tensors, block: str) -> None:

@@ -15,7 +15,7 @@ from critinit.chain._calls import same_module
 from critinit.chain._chain import Blocks, Output
 from critinit.chain._inputs import Batch, read_batches, uses_batch_statistics
 from critinit.errors import InputError
-from critinit.measurement import measure
+from critinit.measurement import Progress, measure
 from critinit.profile import Profile
 
 _MOST_BATCHES = 32  # of one size
@@ -125,6 +125,7 @@ def batch_scan(
     generator: torch.Generator | None = None,
     blocks: Blocks = None,
     output: Output | None = None,
+    progress: Progress | None = None,
 ) -> BatchScan:
     """Measure J at several batch sizes, and find the smallest that is large enough.
 
@@ -143,6 +144,7 @@ def batch_scan(
         generator: The only source of randomness; by default a fresh one with seed 0.
         blocks: Where the blocks end; see `critinit.trace`.
         output: Picks the output tensor from what the model returns.
+        progress: Called with how many sizes are done, and of how many.
 
     A small size is measured on up to 32 disjoint batches of the same examples, and averaged.
 
@@ -167,10 +169,12 @@ def batch_scan(
         )
     generator = generator or torch.Generator().manual_seed(0)
     chain = trace(module, _part(data, 0, usable[0]), blocks, output)
-    profiles = [
-        measure(chain, _batches(data, size, usable[-1]), probes=probes, generator=generator)
-        for size in usable
-    ]
+    profiles: list[Profile] = []
+    for size in usable:
+        if progress is not None:
+            progress(len(profiles), len(usable))
+        batches = _batches(data, size, usable[-1])
+        profiles.append(measure(chain, batches, probes=probes, generator=generator))
     return BatchScan(usable, profiles, tol, left_out)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
@@ -46,7 +47,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without these characters shows others
             stream.reconfigure(errors="replace")
-    if hasattr(signal, "SIGPIPE"):
+    if arguments is None and hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as `head` expects
     sys.exit(_status(lambda: _run(given), debug="--debug" in given))
 
@@ -70,15 +71,14 @@ def _status(run: Callable[[], int], debug: bool) -> int:
         return _ended("interrupted", 130)
     except Exception as error:
         if debug:
-            raise
+            traceback.print_exc()
         return _ended(_line(error), 2)
 
 
 def _line(error: Exception) -> str:
     if isinstance(error, ClickException):
-        near = getattr(error, "possibilities", None)
-        hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        return f"{getattr(error, 'message', '') if near else error.format_message()}{hint}"
+        near: list[str] | None = getattr(error, "possibilities", None)
+        return f"{error}. Did you mean {' or '.join(near)}?" if near else error.format_message()
     if isinstance(error, CritinitError):
         return str(error)
     return f"{type(error).__name__}: {error}. This was not foreseen: --debug shows where it was."

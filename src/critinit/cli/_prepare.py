@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from critinit.cli._console import note
 from critinit.cli._inputs import batches, draw, name_of_data
 from critinit.cli._options import Running, Subject
 from critinit.cli._settings import split
 from critinit.cli._weights import load_weights
 from critinit.cli.errors import CommandError
-from critinit.cli.sources import find
+from critinit.cli.sources import find, is_file
 from critinit.report import Run
 
 
@@ -43,6 +44,8 @@ def prepare(subject: Subject, running: Running) -> Prepared:
     """Build the network and draw its inputs, in the asked precision and place."""
     device = _device(running)
     dtype: torch.dtype = getattr(torch, running.dtype)
+    if is_file(subject.model):
+        note(f"running {subject.model.rpartition(':')[0]}", running.quiet)
     source = find(subject.model, split(subject.settings))
     generator = torch.Generator().manual_seed(running.seed)
     examples, wanted = draw(subject, source, generator)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -36,22 +36,20 @@ _SIGNS: dict[Tone, tuple[str, str]] = {
 _SHORTEST_NAME = 7
 _WIDE = 106
 _WORDS = (
-    "block",
-    "method",
-    "state",
-    "model",
-    "what it is",
-    "argument",
-    "type",
-    "source",
-    "network",
-    "default",
+    *("block", "method", "state", "network", "model", "source", "what it is"),
+    *("argument", "default", "type"),
 )
 
 
 def show_profile(console: Console, profile: Profile, model: str) -> None:
     """Every block, and what it means."""
     console.print(Text(f"{model}: {how_measured(profile)}"), style="bold")
+    show_blocks(console, profile)
+    _verdict(console, profile, headline(profile), [*explanation(profile), *advice(profile)])
+
+
+def show_blocks(console: Console, profile: Profile) -> None:
+    """A row for every block."""
     rows = table("l", "block", "J", "±", "log J", "K", "corr")
     rows.add_row("", "(input)", "", "", "", short(profile.kernel[0]), _cosine(profile, 0))
     for i, name in enumerate(_fitted(profile.names, console.width - 66)):
@@ -65,7 +63,6 @@ def show_profile(console: Console, profile: Profile, model: str) -> None:
             _cosine(profile, i + 1),
         )
     console.print(rows)
-    _verdict(console, profile, headline(profile), [*explanation(profile), *advice(profile)])
 
 
 def show_result(console: Console, result: Result, model: str, most: int | None = None) -> None:
@@ -110,7 +107,7 @@ def show_comparison(console: Console, comparison: Comparison, model: str) -> Non
             name,
             Text(f"{sign} {headline(profile)}", style=style),
             *key_figures(profile).values(),
-            short(comparison.seconds.get(name, math.nan)),
+            f"{comparison.seconds.get(name, math.nan):.3g}",
         )
     console.print(rows)
     for name, why in comparison.failed.items():
@@ -121,12 +118,6 @@ def show_comparison(console: Console, comparison: Comparison, model: str) -> Non
 def show_scan(console: Console, scan: BatchScan) -> None:
     """One line a batch size."""
     console.print(Text(str(scan)), soft_wrap=True)
-
-
-def show_partial(console: Console, profile: Profile) -> None:
-    """The blocks before the one that broke."""
-    rows = str(profile).splitlines()[: len(profile) + 3]
-    console.print(Text("\n".join(rows)), soft_wrap=True)
 
 
 def _verdict(console: Console, profile: Profile, title: str, said: Sequence[str]) -> None:
@@ -147,8 +138,11 @@ def table(*columns: str) -> Table:
 
 def _column(to: Table, name: str) -> None:
     """Words to the left, numbers to the right."""
-    left = name in _WORDS
-    justify = "left" if left else "center" if name == "log J" else "right"
+    justify: JustifyMethod = "right"
+    if name in _WORDS:
+        justify = "left"
+    elif name == "log J":
+        justify = "center"
     to.add_column(name, justify=justify, no_wrap=name not in ("state", "what it is"))
 
 

@@ -10,7 +10,8 @@ from critinit.cli._console import note, output, progress
 from critinit.cli._finish import check_files, write_files
 from critinit.cli._options import Files, Probes, Running, Subject, flat
 from critinit.cli._prepare import prepare
-from critinit.cli._tables import show_profile
+from critinit.cli._tables import show_blocks, show_profile
+from critinit.errors import CritinitError
 from critinit.measurement import Method, measure
 
 app = typer.Typer(add_completion=False)
@@ -39,16 +40,23 @@ def command(
     """
     check_files(files.json, files.report)
     prepared = prepare(subject, running)
-    with progress("measuring", running.quiet):
-        profile = measure(
-            prepared.model,
-            prepared.inputs,
-            span=span,
-            probes=probes,
-            method=method,
-            generator=prepared.generator,
-        )
-    show_profile(output(running.quiet), profile, subject.model)
+    console = output(running.quiet)
+    try:
+        with progress("measuring", running.quiet) as report:
+            profile = measure(
+                prepared.model,
+                prepared.inputs,
+                span=span,
+                probes=probes,
+                method=method,
+                generator=prepared.generator,
+                progress=report,
+            )
+    except CritinitError as error:
+        if error.profile is not None:
+            show_blocks(console, error.profile)
+        raise
+    show_profile(console, profile, subject.model)
     write_files(files, profile, prepared.run(), running.quiet)
     if check is not None and not profile.is_critical(check):
         note(f"critinit: not critical within --check {check:g}", running.quiet)

@@ -26,7 +26,7 @@ def command(
     files: Files,
     sizes: Annotated[
         str,
-        typer.Option(metavar="B1,B2,…", help="The batch sizes; they take the place of --batch."),
+        typer.Option(metavar="B1,B2,…", help="Instead of --batch."),
     ] = "2,4,8,16,32,64,128,256",
     tol: Annotated[float, typer.Option(help="How far log J may be off.")] = 0.05,
     probes: Probes = 1,
@@ -39,7 +39,7 @@ def command(
     check_files(files.json, files.report)
     wanted = _sizes(sizes)
     prepared = prepare(replace(subject, batch=max(wanted), batches=1), running)
-    with progress("scanning", running.quiet):
+    with progress("scanning", running.quiet) as report:
         scan = batch_scan(
             prepared.model,
             prepared.inputs,
@@ -47,6 +47,7 @@ def command(
             tol=tol,
             probes=probes,
             generator=prepared.generator,
+            progress=report,
         )
     show_scan(output(running.quiet), scan)
     write_files(files, scan, prepared.run(), running.quiet)

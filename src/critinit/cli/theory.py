@@ -13,19 +13,17 @@ from critinit.cli._tables import table
 
 app = typer.Typer(add_completion=False)
 
-_SHARED = "The network"
+_PANEL = "The network"
 Depth = Annotated[
-    int, typer.Option(min=1, help="Hidden layers, or blocks.", rich_help_panel=_SHARED)
+    int, typer.Option(min=1, help="Hidden layers, or blocks.", rich_help_panel=_PANEL)
 ]
-Activation = Annotated[str, typer.Option(help="relu, gelu, tanh, …", rich_help_panel=_SHARED)]
+Activation = Annotated[str, typer.Option(help="relu, gelu, tanh, …", rich_help_panel=_PANEL)]
 SigmaW = Annotated[
-    float, typer.Option(help="Weights have variance σ_w²/fan_in.", rich_help_panel=_SHARED)
+    float, typer.Option(help="Weights: variance σ_w²/fan_in.", rich_help_panel=_PANEL)
 ]
-SigmaB = Annotated[float, typer.Option(help="Biases have variance σ_b².", rich_help_panel=_SHARED)]
-Mu = Annotated[
-    float, typer.Option(help="Strength of the skip connection.", rich_help_panel=_SHARED)
-]
-Kernel = Annotated[float, typer.Option(help="K of the inputs.", rich_help_panel=_SHARED)]
+SigmaB = Annotated[float, typer.Option(help="Biases: variance σ_b².", rich_help_panel=_PANEL)]
+Mu = Annotated[float, typer.Option(help="Of the skip connection.", rich_help_panel=_PANEL)]
+Kernel = Annotated[float, typer.Option(help="K of the inputs.", rich_help_panel=_PANEL)]
 
 
 @app.callback(invoke_without_command=True)
@@ -56,7 +54,7 @@ def bn_mlp(
     sigma_b: SigmaB = 0.0,
     mu: Mu = 1.0,
     batch: Annotated[
-        int | None, typer.Option(min=4, help="|B|; without it, infinite.", rich_help_panel=_SHARED)
+        int | None, typer.Option(min=4, help="|B|; without it, infinite.", rich_help_panel=_PANEL)
     ] = None,
     kernel: Kernel = 1.0,
     debug: Debug = False,
@@ -96,7 +94,7 @@ def resmlp(
     sigma_w: SigmaW = 1.0,
     sigma_b: SigmaB = 0.0,
     layer_scale: Annotated[
-        float, typer.Option(help="E, which multiplies both branches.", rich_help_panel=_SHARED)
+        float, typer.Option(help="E, which multiplies both branches.", rich_help_panel=_PANEL)
     ] = 0.1,
     mu: Mu = 1.0,
     kernel: Kernel = 1.0,

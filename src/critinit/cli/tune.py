@@ -121,8 +121,9 @@ def _loss(name: Loss, lam: float) -> SquaredLoss:
 
 
 def _rate(text: str) -> Rate:
-    if text == "bound" or text == "one-step":
-        return text
+    match text:
+        case "bound" | "one-step":
+            return text
     try:
         rate = float(text)
     except ValueError:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from critinit.cli.sources._builtin import BuiltIn
 from critinit.cli.sources._file import OwnFile, is_file
 from critinit.cli.sources._hf import HuggingFace
-from critinit.cli.sources._source import Example, Source
+from critinit.cli.sources._source import Example, Family, Source
 from critinit.cli.sources._timm import Timm
 from critinit.cli.sources._torchvision import TorchVision
 
-__all__ = ["FAMILIES", "Example", "Source", "find"]
+__all__ = ["FAMILIES", "Example", "Source", "find", "is_file"]
 
-FAMILIES = {"timm": Timm, "torchvision": TorchVision, "hf": HuggingFace}
+FAMILIES: dict[str, type[Family]] = {"timm": Timm, "torchvision": TorchVision, "hf": HuggingFace}
 
 
 def find(model: str, settings: dict[str, str]) -> Source:

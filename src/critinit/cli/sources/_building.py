@@ -18,7 +18,7 @@ def known(family: str, name: str, names: Iterable[str]) -> None:
     near = get_close_matches(name.lower(), names, 3, 0.5)
     hint = f"Did you mean {' or '.join(f'{family}:{n}' for n in near)}? " if near else ""
     raise CommandError(
-        f"{family} has no model {name!r}. {hint}`critinit models {family}` lists them."
+        f"{family} has no model {name!r}. {hint}`critinit models {family}:` lists them."
     )
 
 

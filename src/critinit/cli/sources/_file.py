@@ -69,7 +69,7 @@ def _run(path: Path) -> ModuleType:
 
 
 def _function(module: ModuleType, name: str, path: str) -> Callable[..., Any]:
-    found = getattr(module, name, None)
+    found: object = getattr(module, name, None)
     if callable(found):
         return found
     own = [k for k, v in vars(module).items() if callable(v) and not k.startswith("_")]

@@ -106,4 +106,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _transformers() -> Any:
     os.environ["HF_HUB_OFFLINE"] = "1"
-    return optional("transformers", "hf:NAME", "hf")
+    found = optional("transformers", "hf:NAME", "hf")
+    found.logging.set_verbosity_error()  # its advice is about trained models
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,3 +40,14 @@ class Source(Protocol):
 
     def build(self, shape: Sequence[int]) -> nn.Module:
         """The network, freshly drawn, for examples of this shape."""
+
+
+class Family(Source, Protocol):
+    """A source whose networks have names: ``FAMILY:NAME``."""
+
+    def __init__(self, name: str, settings: Mapping[str, str]) -> None: ...
+
+    @staticmethod
+    def names() -> list[str]:
+        """All there are."""
+        ...
