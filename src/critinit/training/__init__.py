@@ -2,6 +2,7 @@
 
 from critinit.training.errors import DivergedError, TrainingError
 from critinit.training.grid import train_grid
+from critinit.training.initialize import check as check_init
 from critinit.training.loop import Outcome, train
 from critinit.training.recipe import Recipe, Tuning
 from critinit.training.recipes import find, names
@@ -12,6 +13,7 @@ __all__ = [
     "Recipe",
     "TrainingError",
     "Tuning",
+    "check_init",
     "find",
     "names",
     "train",
