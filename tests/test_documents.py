@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/blocks.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/blocks.md", "docs/training.md"])
 def test_code_blocks_run(page: str) -> None:
     scope: dict[str, Any] = {}
     printed = ""

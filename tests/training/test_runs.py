@@ -249,12 +249,26 @@ def before_and_after(recipe: Recipe, folder: Path) -> tuple[str, str]:
     return before, train_ + after
 
 
-def test_two_processes_give_the_same_curve(recipe: Recipe, tmp_path: Path) -> None:
+TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+ACCELERATE = [  # its --cpu is for MPI; this starts the processes, and the script says which device
+    "accelerate.commands.launch",
+    "--multi_gpu",
+    "--num_processes=2",
+    "--num_machines=1",
+    "--mixed_precision=no",
+    "--dynamo_backend=no",
+]
+
+
+@pytest.mark.parametrize("launcher", [TORCHRUN, ACCELERATE], ids=["torchrun", "accelerate"])
+def test_two_processes_give_the_same_curve(
+    launcher: list[str], recipe: Recipe, tmp_path: Path
+) -> None:
     single, double = tmp_path / "single", tmp_path / "double"
     train(recipe, single, device="cpu")
     file = tmp_path / "run.py"
     file.write_text(INITIALIZED.format(folder=str(tmp_path)).join(before_and_after(recipe, double)))
-    torchrun(file)
+    launched(launcher, file)
     for one, two in zip(metrics(single), metrics(double), strict=True):
         assert float(two["train_loss"]) == pytest.approx(float(one["train_loss"]), rel=1e-4)
         assert float(two["test_loss"]) == pytest.approx(float(one["test_loss"]), rel=1e-4)
@@ -268,10 +282,10 @@ def test_two_processes_give_the_same_curve(recipe: Recipe, tmp_path: Path) -> No
     assert tuned[0]["multipliers"] == pytest.approx(tuned[1]["multipliers"], rel=1e-5)
 
 
-def torchrun(file: Path) -> None:
+def launched(launcher: list[str], file: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", file],
+        [sys.executable, "-m", *launcher, file],
         env=environment,
         capture_output=True,
         text=True,
