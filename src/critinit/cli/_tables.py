@@ -75,7 +75,7 @@ def show_result(console: Console, result: Result, model: str, most: int | None =
     names = _fitted(before.names, console.width - (90 if wide else 67))
     left_out = _middle(len(names), most)
     for i, name in enumerate(names):
-        if i == left_out.start:
+        if left_out and i == left_out.start:
             rows.add_row("", f"… {len(left_out)} more")
         if i in left_out:
             continue

@@ -1,0 +1,176 @@
+"""How a process ends: killed, interrupted, or with nobody to read what it says."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli.terminal import PROGRAM, environment, process
+
+OLD = "old contents\n"
+TINY = ("mlp", "--set", "depth=3", "--set", "width=32", "--batch", "8")
+
+# Stops when a file is about to be put in its place, with all of it written beside it.
+CHILD = """
+import os, sys, time
+from critinit.cli import main
+plain = os.replace
+def stop(a, b):
+    if str(b).endswith(sys.argv[1]):
+        print("here", flush=True)
+        time.sleep(60)
+    plain(a, b)
+os.replace = stop
+sys.argv = ["critinit", *sys.argv[2:]]
+main()
+"""
+
+WRITING = {
+    "found.json": ("measure", *TINY, "--json"),
+    "page.html": ("measure", *TINY, "--report"),
+    "tuned.json": ("tune", *TINY, "--json"),
+    "tuned.html": ("tune", *TINY, "--report"),
+    "weights.safetensors": ("tune", *TINY, "--out"),
+    "scan.json": ("scan", *TINY, "--sizes", "2,8", "--json"),
+    "compared.html": ("compare", *TINY, "--init", "default", "--report"),
+}
+
+
+def stopped(name: str, folder: Path) -> subprocess.Popen[str]:
+    """A process that is about to put ``name`` in its place."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, name, *WRITING[name], name, "--quiet"],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "here\n"
+    return child
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_killed_in_the_middle_it_leaves_the_old_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(OLD)
+    with stopped(name, tmp_path) as child:
+        child.kill()
+    assert child.returncode == -signal.SIGKILL
+    assert (tmp_path / name).read_text() == OLD
+    assert [p for p in tmp_path.iterdir() if not p.name.startswith(".critinit-")] == [tmp_path / name]
+
+
+@pytest.mark.parametrize("name", ["found.json", "weights.safetensors"])
+def test_ctrl_c_while_writing_leaves_nothing(name: str, tmp_path: Path) -> None:
+    with stopped(name, tmp_path) as child:
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate()
+    assert (child.returncode, err) == (130, "critinit: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.8, 1.6, 2.4, 3.2])
+def test_ctrl_c_at_any_moment(seconds: float, tmp_path: Path) -> None:
+    """While torch is imported, the network built, traced, or tuned."""
+    command = ["tune", "mlp", "--set", "depth=400", "--solver", "sgd", "--json", "found.json"]
+    with subprocess.Popen(
+        [*PROGRAM, *command],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        time.sleep(seconds)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate()
+    assert (child.returncode, out, err) == (130, "", "critinit: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "models", "timm:"],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.stdout.close()
+        assert child.stderr is not None
+        assert child.stderr.read() == ""
+
+
+def in_a_terminal(*arguments: str, **more: str) -> str:
+    """What a process writes to a terminal of its own, standard error included."""
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [*PROGRAM, *arguments],
+        env=environment(TERM="xterm-256color", COLUMNS="90", **more),
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    ):
+        os.close(follower)
+        shown = b""
+        while True:
+            try:
+                more_bytes = os.read(leader, 4096)
+            except OSError:  # the terminal is closed when its last writer is gone
+                break
+            shown += more_bytes
+    os.close(leader)
+    return shown.decode()
+
+
+def test_in_a_terminal_there_is_progress_and_colour() -> None:
+    shown = in_a_terminal("tune", *TINY)
+    assert "tuning" in shown
+    assert "\x1b[1;31m✗ Before: Gradients vanish" in shown
+    assert "\x1b[?25h" in shown.rpartition("tuning")[2], "the cursor is shown again"
+
+
+def test_no_color_and_quiet_are_honoured() -> None:
+    shown = in_a_terminal("measure", *TINY, NO_COLOR="1")
+    assert "✗ Gradients vanish" in shown
+    assert not any(f"\x1b[{code}m" in shown for code in ("31", "1;31", "34", "32"))
+    assert in_a_terminal("measure", *TINY, "--quiet") == ""
+
+
+def test_in_a_pipe_there_is_no_progress() -> None:
+    ended = process("tune", *TINY)
+    assert (ended.status, ended.err) == (0, "")
+    assert "\x1b" not in ended.out
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = "import sys\nfrom critinit.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    loaded = set(found.stdout.splitlines()[-1].split())
+    assert "critinit.cli" in loaded
+    assert not loaded & {"torch", "numpy", "timm", "transformers", "matplotlib"}
+
+
+def test_version() -> None:
+    ended = process("--version")
+    assert ended.status == 0
+    assert ended.out.startswith("critinit ")
+
+
+def test_a_terminal_without_the_characters() -> None:
+    ended = process("measure", *TINY, PYTHONIOENCODING="latin-1")
+    assert (ended.status, ended.err) == (0, "")
+    assert "Gradients vanish" in ended.out
+
+
