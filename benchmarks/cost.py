@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,20 @@ def seconds(run: Callable[[], object], repeats: int = 5) -> float:
         run()
         times.append(time.process_time() - start)
     return statistics.median(times)
+
+
+def ratios(
+    unit: Callable[[], object], runs: Sequence[Callable[[], object]], repeats: int = 5
+) -> list[float]:
+    """The process time of each run over that of ``unit``: median of rounds of all in turn.
+
+    What slows a shared machine down for a while then weighs on the unit as much as on the rest.
+    """
+    jobs = [unit, *runs]
+    for job in jobs:
+        job()
+    rounds = [[seconds(job, repeats=1) for job in jobs] for _ in range(repeats)]
+    return [statistics.median(times[i] / times[0] for times in rounds) for i in range(1, len(jobs))]
 
 
 def forward_backward(model: nn.Module, x: Tensor) -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
-from cost import forward_and_input_backward, forward_backward, seconds
+from cost import forward_and_input_backward, forward_backward, ratios
 from models import MODELS, build
 
 import critinit
@@ -24,7 +24,7 @@ HEAD = f"""\
 # What measuring costs
 
 `make bench-measure` wrote this page. The unit is one forward and backward pass of the same model
-and batch in the same run: process time, one thread, median of {REPEATS} (torch {{torch}}).
+and batch in the same run: process time, one thread, median of {REPEATS} rounds in\nwhich all take turns (torch {{torch}}).
 
 | model | batch | floor | find the blocks | measure a known chain | **measure** | trace | jvp |
 |---|---:|---:|---:|---:|---:|---:|---:|
@@ -51,18 +51,18 @@ def row(name: str) -> str:
         with untouched(model, seed=0):
             find_chain(model, batch, None, first_tensor, whole_batch=False)
 
-    unit = seconds(lambda: forward_backward(model, x), REPEATS)
-    costs = [
-        seconds(run, REPEATS) / unit
-        for run in (
+    costs = ratios(
+        lambda: forward_backward(model, x),
+        [
             lambda: forward_and_input_backward(model, x),
             find,
             lambda: critinit.measure(chain, x),
             lambda: critinit.measure(model, x),
             lambda: critinit.trace(model, x),
             lambda: critinit.measure(model, x, method="jvp"),
-        )
-    ]
+        ],
+        REPEATS,
+    )
     shown = [f"{cost:.2f}" for cost in costs]
     shown[3] = f"**{shown[3]}**"
     return f"| {name} | {x.shape[0]} | {' | '.join(shown)} |"

@@ -11,6 +11,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
+import torch
 
 mpl.use("Agg")
 
@@ -19,7 +20,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from report.subjects import broken, dead, deep, descended, measured, profile_of, single, tuned
 
-from critinit import plot
+import critinit
+from critinit import plot, theory
+from critinit.models import mlp
 from critinit.plot._style import STYLES, indices, styles
 from critinit.plot._ticks import linear_ticks, log_ticks, tick_label, written_log
 from critinit.solvers import Step
@@ -74,6 +77,19 @@ def test_a_comparison_shows_each_profile_in_its_look(ax: Axes, quantity: Any) ->
         assert drawn.get_color() == style.colour
         assert drawn.get_marker() == style.marker
     assert legend(ax) == ["before", "after"]
+
+
+@pytest.mark.parametrize("quantity", ["apjn", "kernel", "product", "correlation"])
+def test_theory_is_drawn_on_the_axes_of_the_measurement(ax: Axes, quantity: Any) -> None:
+    torch.manual_seed(0)
+    model = mlp(512, 4, inputs=64, outputs=512, activation="tanh", sigma_w=1.5)
+    profile = critinit.measure(model, torch.randn(16, 64), probes=4)
+    predicted = theory.predict(model, kernel=float(profile.kernel[0]))
+    plot.comparison({"measured": profile, "theory": predicted}, ax, quantity)
+    there, theirs = line(ax, "measured"), line(ax, "theory")
+    assert list(there.get_xdata()) == list(theirs.get_xdata())
+    assert theirs.get_ydata() == pytest.approx(there.get_ydata(), rel=0.1, abs=0.05)
+    assert theirs.get_color() == styles(["theory"])[0].colour
 
 
 @pytest.mark.parametrize("quantity", ["apjn", "kernel", "product", "correlation"])

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -106,13 +107,14 @@ def original(tensor: Tensor) -> Tensor:
 
 
 _Container = dict[Any, Any] | list[Any] | set[Any]
+_CONTAINERS = (dict, list, set)
 
 
 def _filled_containers(module: nn.Module) -> dict[str, _Container]:
     return {
         key: copy(value)
         for key, value in module.__dict__.items()
-        if isinstance(value, dict | list | set) and value
+        if isinstance(value, _CONTAINERS) and value
     }
 
 
@@ -123,7 +125,7 @@ def _restore(
         attributes.clear()
         attributes.update(before)
     for key, value in before.items():
-        if not isinstance(value, dict | list | set) or not (value or key in containers):
+        if not isinstance(value, _CONTAINERS) or not (value or key in containers):
             continue  # most tables of hooks are empty and stay so
         saved = containers.get(key, ())
         if isinstance(value, dict):
@@ -140,9 +142,7 @@ def _restore(
 
 def _same(now: dict[Any, Any], before: dict[Any, Any]) -> bool:
     """Equality by identity: comparing tensors would compare their components."""
-    return len(now) == len(before) and all(
-        a is b and x is y for (a, x), (b, y) in zip(now.items(), before.items(), strict=True)
-    )
+    return list(now) == list(before) and all(map(is_, now.values(), before.values()))
 
 
 def _renormalized_weights(modules: Iterable[nn.Module]) -> list[Tensor]:

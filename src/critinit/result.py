@@ -63,7 +63,7 @@ class Result:
             f"{when}: {p.verdict().splitlines()[0]}"
             for when, p in (("before", self.before), ("after", self.after))
         ]
-        return "\n".join([*lines, *verdicts, self.message])
+        return "\n".join([*lines, *verdicts, *self.message.split("; ")])
 
     def _repr_html_(self) -> str:
         head = ("l", "block", "J before", "J after", "±", "K before", "K after")

@@ -54,5 +54,6 @@ def _signs(count: int, generator: torch.Generator) -> Tensor:
         device=generator.device,
     )
     shifts = torch.arange(32, dtype=torch.int32, device=words.device)
-    sign_bits = (words.unsqueeze(1) << shifts) & -(2**31)
-    return (sign_bits | _ONE).view(torch.float32).flatten()[:count]
+    signs = words.unsqueeze(1) << shifts
+    signs.bitwise_and_(-(2**31)).bitwise_or_(_ONE)
+    return signs.view(torch.float32).flatten()[:count]

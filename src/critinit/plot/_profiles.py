@@ -10,6 +10,7 @@ from critinit.plot._axes import axes_or_new, cover, draw_line, level, plain_tick
 from critinit.plot._style import STYLES, styles
 from critinit.plot._values import Curve, PlotError, Quantity, curve
 from critinit.profile import Profile
+from critinit.theory import Prediction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,13 +40,16 @@ def profile(profile: Profile, ax: Axes | None = None) -> Axes:
 
 
 def comparison(
-    profiles: Mapping[str, Profile], ax: Axes | None = None, quantity: Quantity = "apjn"
+    profiles: Mapping[str, Profile | Prediction],
+    ax: Axes | None = None,
+    quantity: Quantity = "apjn",
 ) -> Axes:
-    """One quantity of several profiles: before and after a tuning, or several methods.
+    """One quantity of several profiles: before and after a tuning, several methods, or theory.
 
     Args:
-        profiles: By name; "before", "after", "default", "kaiming", "orthogonal", "lsuv",
-            "autoinit" and "theory" always look the same.
+        profiles: What was measured, or what `critinit.theory` predicts, by name; "before",
+            "after", "default", "kaiming", "orthogonal", "lsuv", "autoinit" and "theory" always
+            look the same.
         ax: Where to draw; by default on a new figure.
         quantity: ``"apjn"`` (J), ``"kernel"`` (K), ``"product"`` (of J over the depth, as a
             decimal logarithm) or ``"correlation"``.

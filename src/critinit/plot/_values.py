@@ -12,6 +12,7 @@ from torch import Tensor
 
 from critinit.errors import CritinitError
 from critinit.profile import Profile
+from critinit.theory import Prediction
 
 Quantity = Literal["apjn", "kernel", "product", "correlation"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
@@ -39,12 +40,14 @@ class Curve:
     high: list[float]
 
 
-def curve(profile: Profile, quantity: Quantity) -> Curve:
-    """The values of one quantity.
+def curve(profile: Profile | Prediction, quantity: Quantity) -> Curve:
+    """The values of one quantity, measured or predicted.
 
     ``"product"`` is ``J^{1,l+1}`` as the product of the J of the blocks ``1 … l``: the input block
     is left out, as it is everywhere.
     """
+    if isinstance(profile, Prediction):
+        profile = _as_profile(profile)
     if quantity == "apjn":
         return _with_errors(0, profile.apjn, profile.apjn_se)
     if quantity == "product":
@@ -54,6 +57,28 @@ def curve(profile: Profile, quantity: Quantity) -> Curve:
     if quantity == "correlation":
         return _bare(profile.correlation)
     raise PlotError(f"quantity={quantity!r} is not known. Choose from {', '.join(QUANTITIES)}.")
+
+
+def _as_profile(prediction: Prediction) -> Profile:
+    """With errors of zero: theory is exact about infinite width."""
+    apjn, kernel, correlation = (
+        torch.as_tensor(values)
+        for values in (prediction.apjn, prediction.kernel, prediction.correlation)
+    )
+    names = [str(i) for i in range(len(prediction))]
+    return Profile(
+        names,
+        apjn,
+        torch.zeros_like(apjn),
+        kernel,
+        correlation,
+        model="theory",
+        method="theory",
+        span=1,
+        probes=0,
+        batches=0,
+        batch_size=0,
+    )
 
 
 def is_log(quantity: Quantity) -> bool:

@@ -153,8 +153,11 @@ def _message(problem: Problem, kinds: _Kinds, seen: dict[int, Seen], unsolved: l
     """What was reached, and what stood in the way."""
     parts = [f"{len(seen) - len(unsolved)} of {len(seen)} blocks solved"]
     if unsolved:
-        places = [f"{problem.chain.names[i]} (J = {float(seen[i].j):.3g})" for i in unsolved]
-        parts.append(f"the best compromise in {_first_few(places)}")
+        farthest = sorted(unsolved, key=lambda i: -seen[i].largest)
+        places = [f"{problem.chain.names[i]} (J = {float(seen[i].j):.3g})" for i in farthest]
+        parts.append(
+            f"in {len(unsolved)} the best compromise, farthest from the aim in {_first_few(places)}"
+        )
     untouched = int(problem.counted().sum()) - len(seen)
     if untouched:
         parts.append(f"{untouched} hold nothing that scale= allows to multiply")

@@ -2,7 +2,7 @@
 
 ``mlp``, ``bn_mlp``, ``ln_mlp`` and ``resmlp`` predict what `critinit.measure` finds in networks of
 these kinds; `layers` composes others. The rest is about the phases of an MLP, and about tuning it.
-Nothing here looks at a network.
+`predict` does so for a given network. Nothing here measures one.
 """
 
 from critinit.theory import layers
@@ -27,6 +27,7 @@ from critinit.theory.phases import (
     fixed_points,
     phase,
 )
+from critinit.theory.predict import predict
 from critinit.theory.prediction import Prediction
 from critinit.theory.resmlp import largest_layer_scale, resmlp
 
@@ -64,6 +65,7 @@ __all__ = [
     "mlp",
     "nngp",
     "phase",
+    "predict",
     "resmlp",
     "sensitivity",
 ]

@@ -8,7 +8,7 @@ branches meet, because every branch ends in weights of zero mean that nothing el
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -70,6 +70,49 @@ class Linear:
         """Scale and shift."""
         w, b = self.sigma_w**2, self.sigma_b**2
         return Signal(w * signal.kernel + b, w * signal.cross + b), w
+
+
+@dataclass(frozen=True)
+class BetweenPatches(Linear):
+    """A linear layer across patches, where ``x`` and ``x'`` are two patches of one example.
+
+    Each has its own row of W and its own bias, so that the two are independent behind it.
+    """
+
+    def __call__(self, signal: Signal) -> tuple[Signal, float]:
+        """Without what the two had in common."""
+        behind, j = super().__call__(signal)
+        return replace(behind, cross=0.0), j
+
+
+@dataclass(frozen=True)
+class AverageOfPatches:
+    """The mean over ``patches``, two of which have ``K = between``: each output sees one of all.
+
+    ``K → (K + (P − 1) between)/P``, ``J = 1/P``.
+    """
+
+    patches: int
+    between: float
+
+    def __call__(self, signal: Signal) -> tuple[Signal, float]:
+        """Average."""
+        own = 1 / self.patches
+        shared = (1 - own) * self.between
+        kernel, cross = own * signal.kernel + shared, own * signal.cross + shared
+        return Signal(kernel, cross, signal.mean), own
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``g h``, such as by a norm's γ: ``K → g² K``, ``J = g²``."""
+
+    factor: float
+
+    def __call__(self, signal: Signal) -> tuple[Signal, float]:
+        """Multiply."""
+        g = self.factor
+        return Signal(g**2 * signal.kernel, g**2 * signal.cross, g * signal.mean), g**2
 
 
 @dataclass(frozen=True)
