@@ -53,8 +53,8 @@ class Recipe:
         data: ``"cifar10"`` or ``"folder:PATH"`` with ``train`` and ``val`` in it.
         image: Height and width of the images.
         tuning: AutoInit's settings.
-        epochs: Of the training. With repeated augmentation an epoch has as many images as the
-            training set, of which each third is different.
+        epochs: Of the training. With repeated augmentation an epoch has as many views as the
+            training set has images, but of fewer images.
         batch: |B|, over all processes together.
         optimizer: timm's name of it.
         lr: Learning rate.
