@@ -32,14 +32,7 @@ def _scaled(
 
 
 METHODS: dict[str, Method] = {name: baselines.find(name) for name in baselines.names()}
-METHODS |= {
-    f"autoinit base={base} bias_std={bias_std} λ={lam}": partial(
-        _tuned, base=base, bias_std=bias_std, loss=critinit.JKL(lam)
-    )
-    for base in ("default", "kaiming", "orthogonal")
-    for bias_std in (None, 0.1, 0.2, 0.4)
-    for lam in (0.05, 0.5)
-}
-for _factor in (0.5, 1, 2, 4):
-    METHODS[f"kaiming ×{_factor}"] = partial(_scaled, _factor, False)
-    METHODS[f"kaiming ×{_factor}, tuned"] = partial(_scaled, _factor, True)
+METHODS["tuned kaiming"] = partial(_tuned, base="kaiming")
+for _factor in (0.5, 2, 4):
+    METHODS[f"kaiming ×{_factor:g}"] = partial(_scaled, _factor, False)
+    METHODS[f"kaiming ×{_factor:g}, tuned"] = partial(_scaled, _factor, True)

@@ -29,8 +29,17 @@ class Experiment:
                         yield Trial(network, method, lr, self.steps, seed)
 
 
-_PLAIN = ("kaiming", "orthogonal", "orthogonal-relu", "lsuv", "default")
 _MLPS = ("mlp-relu", "mlp-tanh", "mlp-gelu")
 _CNNS = ("cnn-relu", "cnn-tanh", "cnn-gelu")
+_PLAIN = ("autoinit", "kaiming", "orthogonal", "orthogonal-relu", "lsuv", "default")
+_SCALES = ("0.5", "2", "4")
+_RESCUED = tuple(name for c in _SCALES for name in (f"kaiming ×{c}, tuned", f"kaiming ×{c}"))
+_LOW, _MIDDLE = (0.001, 0.003, 0.01, 0.03), (0.003, 0.01, 0.03, 0.1)
 
-EXPERIMENTS = (Experiment("mlp", "50-layer MLPs", _MLPS, _PLAIN, (0.001, 0.003, 0.01, 0.03)),)
+EXPERIMENTS = (
+    Experiment("mlp", "50-layer MLPs", _MLPS, (*_PLAIN, "tuned kaiming"), _LOW),
+    Experiment("cnn", "30-layer CNNs", _CNNS, _PLAIN, _LOW),
+    Experiment("resmlp", "ResMLP", ("resmlp",), ("autoinit", "original", "kaiming"), _MIDDLE),
+    Experiment("vgg", "VGG19", ("vgg19", "vgg19_bn"), ("autoinit", "original"), _MIDDLE),
+    Experiment("rescue", "Weights of a wrong scale", _MLPS, _RESCUED, _LOW),
+)

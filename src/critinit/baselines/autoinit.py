@@ -15,7 +15,7 @@ from critinit.result import Result
 from critinit.tuning import tune_
 
 BIASES = (0.02, 0.1, 0.4, 0.8)
-_TOLERATED = math.log(4)
+_TOLERATED = math.log(10)
 
 
 def autoinit_(
@@ -32,7 +32,7 @@ def autoinit_(
     amplified in block after block: every J is 1, and the Jacobian of the whole network explodes.
     Biases even the examples out, but they make them similar to each other, too, which costs other
     activations (tanh) accuracy. So biases are as small as will do: the first of ``biases`` with
-    which the Jacobian of the whole network is what its blocks' J multiply to, within a factor of 4;
+    which the Jacobian of the whole network is the product of its blocks' J, within a factor of 10;
     else the one that comes nearest.
 
     Weights are orthogonal with gain √2, LayerScale is one, and the loss is ``JKL(0.05)`` without
