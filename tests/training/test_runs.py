@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from timm.data import Mixup
 from timm.optim import Lamb
@@ -311,6 +313,17 @@ def test_the_imagenet_path(pictures: Path, tmp_path: Path) -> None:
     assert lrs == pytest.approx([0.001, (0.001 + 1e-5) / 2]), "half of a cosine's way down"
 
 
+def test_mixed_precision(recipe: Recipe, tmp_path: Path) -> None:
+    exact = train(replace(recipe, epochs=1), tmp_path / "exact", "original", device="cpu")
+    rough = train(
+        replace(recipe, epochs=1, precision="bf16"), tmp_path / "rough", "original", device="cpu"
+    )
+    one, two = exact.rows[0]["train_loss"], rough.rows[0]["train_loss"]
+    assert two == pytest.approx(one, rel=0.01)
+    assert two != one
+    assert all(p.dtype == torch.float32 for p in rough.model.parameters())
+
+
 def test_a_grid(recipe: Recipe, tmp_path: Path) -> None:
     recipe = replace(recipe, epochs=1, lrs=(0.01, 0.02, 1e30))
     started: list[float] = []
@@ -402,7 +415,6 @@ def test_a_full_disk_leaves_the_checkpoint_before(recipe: Recipe, tmp_path: Path
         ({"data": "gaussian"}, "kaiming", "no pictures with labels"),
         ({"batch": 64}, "kaiming", "more than the 48 images"),
         ({"optimizer": "lam"}, "kaiming", "optimizer=lam"),
-        ({"precision": "fp16"}, "kaiming", "precision=fp16 does not work here"),
         ({"options": {"outputs": 3}}, "kaiming", "3 outputs, and .* 4 classes"),
         ({"model": "resnlp"}, "kaiming", "no built-in model"),
     ],
@@ -412,6 +424,16 @@ def test_bad_input(
 ) -> None:
     with pytest.raises(critinit.CritinitError, match=words):
         train(replace(recipe, **changes), tmp_path / "run", init, device="cpu")
+
+
+def test_the_callers_own_accelerate_stays(recipe: Recipe, tmp_path: Path) -> None:
+    own = Accelerator(cpu=True, mixed_precision="bf16")
+    try:
+        with pytest.raises(TrainingError, match="precision=no does not work here"):
+            train(recipe, tmp_path / "run", "kaiming", device="cpu")
+        assert own.state.mixed_precision == "bf16"
+    finally:
+        AcceleratorState._reset_state(reset_partial_state=True)
 
 
 def test_an_empty_tree(tmp_path: Path, recipe: Recipe) -> None:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from critinit.errors import NotFiniteError
 from critinit.measurement import measure
+from critinit.training import _parts as parts
 from critinit.training import checkpoint
-from critinit.training._packages import package
 from critinit.training.checkpoint import Progress
 from critinit.training.directory import Directory
 from critinit.training.errors import DivergedError, TrainingError
@@ -26,7 +26,6 @@ from critinit.training.recipe import Recipe
 
 Row = dict[str, float]
 _SAVE_SECONDS = 300.0
-_LEAST_LR, _WARMUP_LR = 1e-5, 1e-6
 
 
 @dataclass(frozen=True)
@@ -81,13 +80,14 @@ def train(
     """
     check(init)
     folder = Path(directory)
-    run = _Run(recipe, folder, init, seed, workers, save_seconds, device, progress)
-    run.prepare(read(recipe, data_directory))
-    while run.progress.epoch < recipe.epochs:
-        row = run.epoch()
-        if finished and run.is_main:
-            finished(row)
-    return run.outcome()
+    with parts.accelerate_state():
+        run = _Run(recipe, folder, init, seed, workers, save_seconds, device, progress)
+        run.prepare(read(recipe, data_directory))
+        while run.progress.epoch < recipe.epochs:
+            row = run.epoch()
+            if finished and run.is_main:
+                finished(row)
+        return run.outcome()
 
 
 class _Run:
@@ -112,7 +112,7 @@ class _Run:
         self.workers = workers
         self.save_seconds = save_seconds
         self.report = progress or (lambda what, done, total: None)
-        self.accelerator = _accelerator(recipe, device)
+        self.accelerator = parts.accelerator(recipe, device)
         self.is_main = self.accelerator.is_main_process
         self.progress = Progress()
 
@@ -132,16 +132,16 @@ class _Run:
             checkpoint.load_weights(self.folder, model)
         else:
             self._initialize(model)
-        self.outputs = _outputs(model, self.classes)
+        self.outputs = parts.outputs(model, self.classes)
         if accelerator.num_processes > 1 and accelerator.device.type == "cuda":
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-        optimizer = _optimizer(recipe, model)
-        self.schedule = _schedule(recipe, optimizer)
+        optimizer = parts.optimizer(recipe, model)
+        self.schedule = parts.schedule(recipe, optimizer)
         self.model, self.optimizer = accelerator.prepare(model, optimizer)
         if self.resumed:
             self._resume()
         self.mix = mixing(recipe, self.outputs)
-        self.board: Any = _board(self.folder, self.progress.epoch) if self.is_main else None
+        self.board: Any = parts.board(self.folder, self.progress.epoch) if self.is_main else None
 
     def _initialize(self, model: nn.Module) -> None:
         result = initialize(
@@ -300,52 +300,3 @@ class _Run:
             self.board.close()
         self.accelerator.wait_for_everyone()
         return Outcome(self.progress.rows, model)
-
-
-def _accelerator(recipe: Recipe, device: str | None) -> Any:
-    try:
-        return package("accelerate").Accelerator(
-            mixed_precision=recipe.precision, cpu=device == "cpu"
-        )
-    except (ValueError, RuntimeError) as error:
-        raise TrainingError(
-            f"precision={recipe.precision} does not work here: {error}. Set precision=no or bf16."
-        ) from error
-
-
-def _outputs(model: nn.Module, classes: int) -> int:
-    """Of the last layer; as many as the recipe says, or as there are classes."""
-    linear = [m for m in model.modules() if isinstance(m, nn.Linear)]
-    return linear[-1].out_features if linear else classes
-
-
-def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
-    try:
-        optimizer: torch.optim.Optimizer = package("timm.optim").create_optimizer_v2(
-            model, recipe.optimizer, recipe.lr, recipe.weight_decay, recipe.momentum
-        )
-    except (ValueError, AssertionError, RuntimeError) as error:
-        raise TrainingError(f"optimizer={recipe.optimizer}: timm says {error}.") from error
-    return optimizer
-
-
-def _schedule(recipe: Recipe, optimizer: torch.optim.Optimizer) -> Any:
-    """timm's; the learning rate is a function of the epoch alone, so there is nothing to save."""
-    kind = {"step": "multistep", "cosine": "cosine"}[recipe.schedule]
-    scheduler, _ = package("timm.scheduler").create_scheduler_v2(
-        optimizer,
-        kind,
-        num_epochs=recipe.epochs,
-        decay_milestones=[epochs + 1 for epochs in recipe.drops],  # timm drops one epoch early
-        decay_rate=recipe.drop,
-        min_lr=_LEAST_LR if recipe.schedule == "cosine" else 0.0,
-        warmup_epochs=recipe.warmup,
-        warmup_lr=_WARMUP_LR,
-    )
-    return scheduler
-
-
-def _board(folder: Path, epoch: int) -> Any:
-    """TensorBoard's files; what a killed run wrote about later epochs is not shown."""
-    writer = package("torch.utils.tensorboard").SummaryWriter
-    return writer(str(folder / "tensorboard"), purge_step=epoch + 1)
