@@ -11,6 +11,7 @@ import timm
 import torch
 import torchvision
 from asserts import StateOf, assert_unbiased
+from cases import CASES
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
@@ -71,6 +72,18 @@ def test_only_the_parameters_change(name: str, make: Callable[[], nn.Module]) ->
         before.values[key] = (tensor, p.detach().clone(), *rest)
     assert changed
     before.assert_same()
+
+
+@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("name", ["autoinit", "lsuv"])
+def test_every_kind_of_network(name: str, case: str) -> None:
+    model, inputs = CASES[case].build()
+    buffers = {  # but for what spectral_norm keeps of the weight, which follows it
+        key: b.clone() for key, b in model.named_buffers() if "parametrizations" not in key
+    }
+    baselines.find(name)(model, inputs)
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+    assert all(torch.equal(model.get_buffer(key), b) for key, b in buffers.items())
 
 
 @pytest.mark.parametrize("name", baselines.names())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -139,7 +140,11 @@ class _Run:
         )
 
     def _print(self, text: str) -> None:
-        output(self.quiet).print(text, soft_wrap=True)
+        """Above the bar where that is on the same terminal, else to where results go."""
+        out = sys.stdout
+        if not self.quiet:
+            file = out if out.isatty() else getattr(out, "rich_proxied_file", out)
+            print(text, file=file, flush=True)
 
 
 def _percent(value: object) -> str:

@@ -122,21 +122,21 @@ def training_batches(
     rank: int,
     processes: int,
     workers: int,
-) -> Iterator[tuple[Tensor, Tensor]]:
+) -> DataLoader[Any]:
     """Augmented images and labels of one process, from a step of an epoch on."""
     batches = list(order.batches(epoch, start, rank, processes))
     dataset = _Augmented(images.train, _training_transform(images, recipe))
-    return iter(DataLoader(dataset, batch_sampler=batches, num_workers=workers))
+    return DataLoader(dataset, batch_sampler=batches, num_workers=workers)
 
 
 def test_batches(
     images: Images, recipe: Recipe, rank: int, processes: int, workers: int
-) -> Iterator[tuple[Tensor, Tensor]]:
+) -> DataLoader[Any]:
     """One process's part of the test images, in order."""
     items = [(i, 0) for i in range(rank, len(images.test), processes)]
     batches = [items[i : i + _TEST_BATCH] for i in range(0, len(items), _TEST_BATCH)]
     dataset = _Augmented(images.test, _plain_transform(images, recipe))
-    return iter(DataLoader(dataset, batch_sampler=batches, num_workers=workers))
+    return DataLoader(dataset, batch_sampler=batches, num_workers=workers)
 
 
 class TuningBatches:
@@ -157,7 +157,7 @@ class TuningBatches:
                 yield torch.stack([self.dataset[item][0] for item in items])
 
 
-class _Augmented(Dataset[tuple[Tensor, int]]):
+class _Augmented(Dataset[Any]):
     """Pictures after a transform that draws from a seed of its own."""
 
     def __init__(self, source: Source, transform: Any) -> None:

@@ -267,13 +267,15 @@ class _Run:
         self.model.eval()
         sums = torch.zeros(3, device=accelerator.device)
         model = accelerator.unwrap_model(self.model)
-        for images, labels in test_batches(
+        batches = test_batches(
             self.images,
             self.recipe,
             accelerator.process_index,
             accelerator.num_processes,
             self.workers,
-        ):
+        )
+        for done, (images, labels) in enumerate(batches):
+            self.report("testing", done, len(batches))
             x, y = images.to(accelerator.device), labels.to(accelerator.device)
             with accelerator.autocast():
                 logits = model(x).float()
