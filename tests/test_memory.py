@@ -1,4 +1,4 @@
-"""Measuring holds one block's graph at a time."""
+"""Measuring and sweeping hold one block's graph at a time."""
 
 from __future__ import annotations
 
@@ -12,27 +12,32 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak 
 
 PROGRAM = """
 import re, sys, torch, critinit
-from critinit.models import mlp
+from critinit.models import ln_mlp, mlp
 
 def kib(field):
     return int(re.search(field + r":\\s+(\\d+) kB", open("/proc/self/status").read())[1])
 
 torch.set_num_threads(1)
-depth, method = int(sys.argv[1]), sys.argv[2]
-x = torch.randn(32768, 128)
-model = mlp(128, depth, inputs=128)
-critinit.measure(mlp(128, 3, inputs=128), x[:2], method=method)  # load everything first
+depth, what = int(sys.argv[1]), sys.argv[2]
+if what == "sweep":
+    make, run = ln_mlp, lambda model, x: critinit.tune_(model, x)
+    x = torch.randn(4096, 128)
+else:
+    make, run = mlp, lambda model, x: critinit.measure(model, x, method=what)
+    x = torch.randn(32768, 128)
+model = make(128, depth, inputs=128, sigma_w=1.0, sigma_b=0.1)
+run(make(128, 3, inputs=128, sigma_w=1.0, sigma_b=0.1), x[:2])  # load everything first
 before = kib("VmRSS")
 open("/proc/self/clear_refs", "w").write("5")  # forget the peak so far
-critinit.measure(model, x, method=method)
+run(model, x)
 print(kib("VmHWM") - before)
 """
 
 
-def peak(depth: int, method: str) -> int:
-    """KiB above what was in use before, of which one tensor h is 16 MiB."""
+def peak(depth: int, what: str) -> int:
+    """KiB above what was in use before, of which one tensor h is 2 MiB or more."""
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(depth), method],
+        [sys.executable, "-c", PROGRAM, str(depth), what],
         check=True,
         capture_output=True,
         text=True,
@@ -42,8 +47,8 @@ def peak(depth: int, method: str) -> int:
     return int(run.stdout)
 
 
-@pytest.mark.parametrize("method", ["vjp", "jvp"])
-def test_peak_memory_does_not_grow_with_depth(method: str) -> None:
-    shallow, deep = peak(10, method), peak(40, method)
-    assert shallow > 16 * 1024
+@pytest.mark.parametrize("what", ["vjp", "jvp", "sweep"])
+def test_peak_memory_does_not_grow_with_depth(what: str) -> None:
+    shallow, deep = peak(8, what), peak(32, what)
+    assert shallow > 2 * 1024
     assert deep < 1.2 * shallow
