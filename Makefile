@@ -11,7 +11,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
-demo: $(INSTALLED) ## run the demonstration
+demo: $(INSTALLED) ## watch a deep network learn nothing, and learn once it is tuned
 	$(BIN)/python -m critinit demo
 
 test: check ## check, then run the fast tests

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.terminal import call
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
@@ -19,14 +21,15 @@ PAGES = [
     *sorted(
         str(page.relative_to(ROOT))
         for page in ROOT.glob("docs/*.md")
-        if "```python" in page.read_text()
+        if re.search("```(python|sh)", page.read_text())
     ),
 ]
 FEW_PERCENT = 0.05  # processors round differently, and the solver may stop an evaluation sooner
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_code_blocks_run(page: str) -> None:
+def test_code_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     scope: dict[str, Any] = {}
     printed = ""
     for language, code in BLOCK.findall((ROOT / page).read_text()):
@@ -38,6 +41,16 @@ def test_code_blocks_run(page: str) -> None:
             check_comments(code, scope)
         elif language == "text":
             assert_same_text(printed, code)
+        elif language == "sh":
+            run_commands(code)
+
+
+def run_commands(code: str) -> None:
+    """Those of ``critinit``; the demonstration has a test of its own."""
+    for line in code.splitlines():
+        if line.startswith("critinit ") and not line.startswith("critinit demo"):
+            ended = call(*shlex.split(line, comments=True)[1:])
+            assert ended.status == 0, (line, ended)
 
 
 def assert_same_text(printed: str, shown: str) -> None:

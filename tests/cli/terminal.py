@@ -35,9 +35,9 @@ def call(*arguments: str, width: int = 80) -> Ended:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["critinit", *arguments])
         patch.setenv("COLUMNS", str(width))
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            with pytest.raises(SystemExit) as end:
-                main(list(arguments))
+        streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+        with streams[0], streams[1], pytest.raises(SystemExit) as end:
+            main(list(arguments))
     sys.path[:] = path  # a file of the user's adds to them
     for name in set(sys.modules) - modules:
         if name.startswith("critinit_user_"):

@@ -20,9 +20,9 @@ TINY = ("mlp", "--set", "depth=3", "--set", "width=32", "--batch", "8")
 CHILD = """
 import os, sys, time
 from critinit.cli import main
-plain = os.replace
+plain, name = os.replace, sys.argv[1]
 def stop(a, b):
-    if str(b).endswith(sys.argv[1]):
+    if str(b).endswith(name):
         print("here", flush=True)
         time.sleep(60)
     plain(a, b)
@@ -33,8 +33,6 @@ main()
 
 WRITING = {
     "found.json": ("measure", *TINY, "--json"),
-    "page.html": ("measure", *TINY, "--report"),
-    "tuned.json": ("tune", *TINY, "--json"),
     "tuned.html": ("tune", *TINY, "--report"),
     "weights.safetensors": ("tune", *TINY, "--out"),
     "scan.json": ("scan", *TINY, "--sizes", "2,8", "--json"),
@@ -64,7 +62,9 @@ def test_killed_in_the_middle_it_leaves_the_old_file(name: str, tmp_path: Path) 
         child.kill()
     assert child.returncode == -signal.SIGKILL
     assert (tmp_path / name).read_text() == OLD
-    assert [p for p in tmp_path.iterdir() if not p.name.startswith(".critinit-")] == [tmp_path / name]
+    assert [p for p in tmp_path.iterdir() if not p.name.startswith(".critinit-")] == [
+        tmp_path / name
+    ]
 
 
 @pytest.mark.parametrize("name", ["found.json", "weights.safetensors"])
@@ -76,7 +76,7 @@ def test_ctrl_c_while_writing_leaves_nothing(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("seconds", [0.3, 0.8, 1.6, 2.4, 3.2])
+@pytest.mark.parametrize("seconds", [0.4, 1.2, 2.5])
 def test_ctrl_c_at_any_moment(seconds: float, tmp_path: Path) -> None:
     """While torch is imported, the network built, traced, or tuned."""
     command = ["tune", "mlp", "--set", "depth=400", "--solver", "sgd", "--json", "found.json"]
@@ -97,7 +97,7 @@ def test_ctrl_c_at_any_moment(seconds: float, tmp_path: Path) -> None:
 
 def test_a_reader_that_has_seen_enough() -> None:
     with subprocess.Popen(
-        [*PROGRAM, "models", "timm:"],
+        [*PROGRAM, "theory", "mlp", "--depth", "5000"],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -136,7 +136,8 @@ def test_in_a_terminal_there_is_progress_and_colour() -> None:
     shown = in_a_terminal("tune", *TINY)
     assert "tuning" in shown
     assert "\x1b[1;31m✗ Before: Gradients vanish" in shown
-    assert "\x1b[?25h" in shown.rpartition("tuning")[2], "the cursor is shown again"
+    hidden, back = shown.rfind("\x1b[?25l"), shown.rfind("\x1b[?25h")
+    assert -1 < hidden < back, "the cursor is shown again"
 
 
 def test_no_color_and_quiet_are_honoured() -> None:
@@ -153,7 +154,10 @@ def test_in_a_pipe_there_is_no_progress() -> None:
 
 
 def test_help_does_not_wait_for_torch() -> None:
-    code = "import sys\nfrom critinit.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
+    code = (
+        "import sys\nfrom critinit.cli import main\n"
+        "try: main(['--help'])\nfinally: print(*sys.modules)"
+    )
     found = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
     )
@@ -169,8 +173,6 @@ def test_version() -> None:
 
 
 def test_a_terminal_without_the_characters() -> None:
-    ended = process("measure", *TINY, PYTHONIOENCODING="latin-1")
+    ended = process("measure", *TINY, PYTHONIOENCODING="ascii")
     assert (ended.status, ended.err) == (0, "")
     assert "Gradients vanish" in ended.out
-
-

@@ -68,11 +68,13 @@ def test_weights_load_in_plain_pytorch(dtype: str, tmp_path: Path) -> None:
     before = {name: p.clone() for name, p in model.named_parameters()}
     model.load_state_dict(load_file(out))
     with safe_open(out, "pt") as file:
-        header = {key: json.loads(value) for key, value in file.metadata().items() if key != "format"}
+        header = {
+            key: json.loads(value) for key, value in file.metadata().items() if key != "format"
+        }
     result = json.loads(document.read_text())
     assert header["multipliers"] == result["result"]["multipliers"]
     assert (header["seed"], header["loss"]) == (1, result["run"]["loss"])
-    assert header["versions"]["torch"] == torch.__version__.partition("+")[0] or header["versions"]
+    assert header["versions"]["torch"] == torch.__version__.partition("+")[0]
     for name, parameter in model.named_parameters():
         expected = header["multipliers"][name] * before[name]
         torch.testing.assert_close(parameter, expected.to(parameter.dtype))
@@ -121,4 +123,6 @@ def test_reports_in_a_browser(tmp_path: Path) -> None:
                 browser.open(page, dark=dark)
                 assert browser.complaints == []
                 assert browser.requests == [page.resolve().as_uri()]
-                assert "critinit " + " ".join(command) in browser.evaluate("document.body.innerText")
+                assert "critinit " + " ".join(command) in browser.evaluate(
+                    "document.body.innerText"
+                )

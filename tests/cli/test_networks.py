@@ -64,7 +64,9 @@ CASES = {
 def test_measured(line: str, tmp_path: Path) -> None:
     config = tmp_path / "tiny.json"
     config.write_text(json.dumps(GPT2))
-    found = measured(tmp_path, *line.replace("OWN", str(OWN)).replace("CONFIG", str(config)).split())
+    found = measured(
+        tmp_path, *line.replace("OWN", str(OWN)).replace("CONFIG", str(config)).split()
+    )
     model, blocks, example = CASES[line]
     assert (found["profile"]["model"], len(found["profile"]["names"])) == (model, blocks)
     assert found["run"]["options"]["Example"] == example

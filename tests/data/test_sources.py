@@ -212,7 +212,7 @@ def test_a_package_is_missing(
 ) -> None:
     (tmp_path / "picture.png").touch()
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(DataError, match=r"pip install critinit\[data\]"):
+    with pytest.raises(DataError, match=r"pip install 'critinit\[data\]'"):
         load(source.format(tmp_path))
 
 
@@ -223,7 +223,7 @@ def test_cifar10_needs_pillow_only_for_the_package(
     monkeypatch.setenv("PATH", mini.environment()["PATH"])
     archive, release = mini.official_archive(), mini.release
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(DataError, match=r"pip install critinit\[data\]"):
+    with pytest.raises(DataError, match=r"pip install 'critinit\[data\]'"):
         fetch_cifar10(cache, release=release)
     fetch_cifar10(cache, archive=archive, release=release)
     assert len(load("cifar10", directory=cache)) == 20

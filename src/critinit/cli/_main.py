@@ -6,6 +6,7 @@ bad input or failure, with one line on the standard error, and 130 on Ctrl-C.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -18,6 +19,8 @@ from typer._click.exceptions import ClickException  # typer has no public name f
 
 from critinit.cli._commands import Commands
 from critinit.errors import CritinitError
+
+_INTERRUPTED = 130
 
 app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode="rich")
 
@@ -49,7 +52,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             stream.reconfigure(errors="replace")
     if arguments is None and hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as `head` expects
-    sys.exit(_status(lambda: _run(given), debug="--debug" in given))
+    status = _status(lambda: _run(given), debug="--debug" in given)
+    if status == _INTERRUPTED and arguments is None:
+        # Python ends by the signal, not by the status, if Ctrl-C met code that came from a string.
+        os._exit(status)
+    sys.exit(status)
 
 
 def _run(arguments: list[str]) -> int:
@@ -68,7 +75,7 @@ def _status(run: Callable[[], int], debug: bool) -> int:
     try:
         return run()
     except KeyboardInterrupt:
-        return _ended("interrupted", 130)
+        return _ended("interrupted", _INTERRUPTED)
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -85,5 +92,5 @@ def _line(error: Exception) -> str:
 
 
 def _ended(line: str, status: int) -> int:
-    print(f"critinit: {' '.join(line.split())}", file=sys.stderr)
+    print(f"critinit: {' '.join(line.split())}", file=sys.stderr, flush=True)
     return status

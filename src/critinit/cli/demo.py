@@ -31,7 +31,7 @@ from critinit.tuning import tune_
 app = typer.Typer(add_completion=False)
 
 DEFAULT, TUNED = "default", "tuned"
-RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03)
+RATES = (0.0001, 0.0003, 0.001, 0.01, 0.1)
 _NETWORK = "A 50-layer ReLU network, as PyTorch draws it"
 _WIDTH, _DEPTH = 128, 50
 _BATCH = 256  # images to tune on
@@ -42,9 +42,9 @@ def command(
     report: Annotated[
         Path, typer.Option(metavar="FILE.html", help="Where to write the page.")
     ] = Path("report.html"),
-    steps: Annotated[int, typer.Option(min=1, help="Of each training.")] = 300,
+    steps: Annotated[int, typer.Option(min=1, help="Of each training.")] = 250,
     seed: Seed = 0,
-    threads: Threads = None,
+    threads: Threads = 1,  # the layers are too small for more to help
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -54,8 +54,7 @@ def command(
     handwritten digits inside scikit-learn), on the same batches and at the same learning rates.
     """
     check_files(report)
-    if threads:
-        torch.set_num_threads(threads)
+    torch.set_num_threads(threads or 1)
     console = output(quiet)
     images, judges = load("digits"), load("digits", "test")
     networks, result = _tuned(images, seed, quiet)
