@@ -32,7 +32,9 @@ import critinit
 from critinit import models
 from critinit._files import WriteError
 from critinit._state import random_state
+from critinit.keep import keep_multipliers
 from critinit.training import DivergedError, Recipe, TrainingError, find, train, train_grid
+from critinit.training._parts import synchronized
 from critinit.training.images import TuningBatches, _Augmented, _training_transform, read
 from critinit.training.initialize import build, initialize
 from critinit.training.order import Order, seed_of
@@ -236,6 +238,7 @@ def reached(folder: Path, epoch: int) -> bool:
 
 INITIALIZED = """
 import torch.distributed as dist
+from critinit.training._parts import synchronized
 from critinit.training.images import read
 from critinit.training.initialize import build, initialize
 from safetensors.torch import save_file
@@ -434,6 +437,22 @@ def test_the_callers_own_accelerate_stays(recipe: Recipe, tmp_path: Path) -> Non
         assert own.state.mixed_precision == "bf16"
     finally:
         AcceleratorState._reset_state(reset_partial_state=True)
+
+
+class TwoGpus:
+    """As far as `synchronized` looks."""
+
+    num_processes = 2
+    device = torch.device("cuda")
+
+
+def test_batchnorm_is_synchronized_on_gpus_only() -> None:
+    model = build(find("vgg19_bn-cifar10-cpu"), 10, 0)
+    assert any(isinstance(m, nn.SyncBatchNorm) for m in synchronized(model, TwoGpus).modules())
+    model = build(find("vgg19_bn-cifar10-cpu"), 10, 0)
+    keep_multipliers(model, {"features.1.weight": 2.0}, "frozen")
+    with pytest.raises(TrainingError, match="one, or set tuning.keep=fold"):
+        synchronized(model, TwoGpus)
 
 
 def test_an_empty_tree(tmp_path: Path, recipe: Recipe) -> None:

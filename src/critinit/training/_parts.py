@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from critinit.keep import _Multiplied
 from critinit.training._packages import package
 from critinit.training.errors import TrainingError
 from critinit.training.recipe import Recipe
@@ -39,6 +40,18 @@ def accelerator(recipe: Recipe, device: str | None) -> Any:
         raise TrainingError(
             f"precision={recipe.precision} does not work here: {error}. Set precision=no or bf16."
         ) from error
+
+
+def synchronized(model: nn.Module, accelerator: Any) -> nn.Module:
+    """With BatchNorm over the whole batch, where several GPUs share it."""
+    if accelerator.num_processes == 1 or accelerator.device.type != "cuda":
+        return model
+    if any(isinstance(module, _Multiplied) for module in model.modules()):
+        raise TrainingError(
+            "multipliers that are kept beside BatchNorm cannot be synchronized among several GPUs. "
+            "Use one, or set tuning.keep=fold."
+        )
+    return nn.SyncBatchNorm.convert_sync_batchnorm(model)
 
 
 def outputs(model: nn.Module, classes: int) -> int:

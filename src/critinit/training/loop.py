@@ -133,8 +133,7 @@ class _Run:
         else:
             self._initialize(model)
         self.outputs = parts.outputs(model, self.classes)
-        if accelerator.num_processes > 1 and accelerator.device.type == "cuda":
-            model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        model = parts.synchronized(model, accelerator)
         optimizer = parts.optimizer(recipe, model)
         self.schedule = parts.schedule(recipe, optimizer)
         self.model, self.optimizer = accelerator.prepare(model, optimizer)
