@@ -13,6 +13,7 @@ from summary import Cell, Row, best_at, cells, worst_case
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 PICTURES = PAGE.parent / "training"
+OURS = "autoinit"
 SECTION = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -40,9 +41,27 @@ def written(experiment: Experiment, rows: Sequence[Row]) -> str:
         *(_line(experiment, found, method) for method in experiment.methods),
         "",
     ]
+    if OURS in experiment.methods:
+        lines += [verdict(experiment, found), ""]
     if found:
         lines += [f"![{experiment.title}](training/{experiment.name}.png)", ""]
     return "\n".join(lines)
+
+
+def verdict(experiment: Experiment, found: dict[tuple[str, str], Cell]) -> str:
+    """Where AutoInit wins and where it does not, on the networks where all methods are done."""
+    said = []
+    for network, best in best_at(experiment, found).items():
+        ours = found[OURS, network]
+        rivals = [method for method in experiment.methods if method != OURS]
+        rival = max(rivals, key=lambda method, on=network: found[method, on].mean)
+        more, error = difference(ours, found[rival, network])
+        gap = f"{100 * abs(more):.1f} ± {100 * error:.1f}"
+        place = "ahead of" if best == OURS else "**behind**"
+        said.append(f"on {network} it is {place} {rival} by {gap}")
+    if not said:
+        return "No network has all its trainings yet, so there is nothing to conclude."
+    return f"{OURS} beside the best of the others, in points: {'; '.join(said)}."
 
 
 def _line(experiment: Experiment, found: dict[tuple[str, str], Cell], method: str) -> str:

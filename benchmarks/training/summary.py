@@ -78,6 +78,12 @@ def best_at(experiment: Experiment, found: dict[tuple[str, str], Cell]) -> dict[
     return best
 
 
+def difference(one: Cell, other: Cell) -> tuple[float, float]:
+    """By how much the mean of ``one`` is higher, and the standard error of that."""
+    variances = [statistics.variance(cell.test) / len(cell.test) for cell in (one, other)]
+    return one.mean - other.mean, sum(variances) ** 0.5
+
+
 def worst_case(
     experiment: Experiment, found: dict[tuple[str, str], Cell], method: str
 ) -> float | None:

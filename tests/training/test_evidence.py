@@ -82,6 +82,23 @@ def test_the_learning_rate_is_chosen_on_held_out_images(scripts: Any) -> None:
     assert cell.is_complete
 
 
+def test_where_autoinit_loses_is_said(scripts: Any) -> None:
+    experiment = scripts.plan.EXPERIMENTS[0]
+    first, second, third = experiment.networks
+    high = {("autoinit", first), ("lsuv", second), ("autoinit", second), ("kaiming", third)}
+
+    def accuracy(trial: Any) -> float:
+        level = 0.3 if (trial.method, trial.network) in high else 0.2
+        return level + 0.01 * trial.seed + 0.02 * (trial.method == "lsuv")
+
+    said = scripts.page.written(experiment, rows_of(scripts, experiment, accuracy))
+    assert f"on {first} it is ahead of lsuv by 8.0 ± 0.8" in said
+    assert f"on {second} it is **behind** lsuv by 2.0 ± 0.8" in said
+    assert f"on {third} it is **behind** kaiming by 10.0 ± 0.8" in said
+    line = next(line for line in said.splitlines() if line.startswith("| autoinit "))
+    assert line.endswith("| 21.0 |"), "the worst case"
+
+
 def test_what_is_missing_is_said(scripts: Any) -> None:
     experiment = scripts.plan.EXPERIMENTS[0]
     rows = rows_of(scripts, experiment, lambda t: 0.3)
@@ -94,6 +111,7 @@ def test_what_is_missing_is_said(scripts: Any) -> None:
     line = next(line for line in short.splitlines() if line.startswith(f"| {method} "))
     assert "–" in line.split("|")[2]
     assert line.split("|")[-2].strip() == "", "no worst case without all networks"
+    assert f"on {network}" not in short, "nothing is concluded from a part"
     one_less = scripts.page.written(experiment, rows[:-1])
     planned = len(experiment.rates) * len(scripts.plan.SEEDS)
     assert f"{planned - 1}/{planned} runs" in one_less

@@ -451,7 +451,7 @@ def test_batchnorm_is_synchronized_on_gpus_only() -> None:
     assert any(isinstance(m, nn.SyncBatchNorm) for m in synchronized(model, TwoGpus).modules())
     model = build(find("vgg19_bn-cifar10-cpu"), 10, 0)
     keep_multipliers(model, {"features.1.weight": 2.0}, "frozen")
-    with pytest.raises(TrainingError, match="one, or set tuning.keep=fold"):
+    with pytest.raises(TrainingError, match="among several GPUs"):
         synchronized(model, TwoGpus)
 
 

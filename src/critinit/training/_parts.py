@@ -51,7 +51,8 @@ def synchronized(model: nn.Module, accelerator: Any) -> nn.Module:
             "multipliers that are kept beside BatchNorm cannot be synchronized among several GPUs. "
             "Use one, or set tuning.keep=fold."
         )
-    return nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    return converted
 
 
 def outputs(model: nn.Module, classes: int) -> int:
