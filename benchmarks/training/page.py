@@ -9,7 +9,7 @@ from pathlib import Path
 import table
 from pictures import draw
 from plan import EXPERIMENTS, Experiment
-from summary import Cell, Row, best_at, cells, worst_case
+from summary import Cell, Row, best_at, cells, difference, worst_case
 
 PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 PICTURES = PAGE.parent / "training"
