@@ -372,6 +372,23 @@ def test_another_run_in_the_same_folder(recipe: Recipe, tmp_path: Path) -> None:
         train(short, tmp_path / "other", device="cpu")
 
 
+def test_two_runs_in_one_folder_at_once(recipe: Recipe, tmp_path: Path) -> None:
+    def start_another(row: dict[str, float]) -> None:
+        with pytest.raises(TrainingError, match="is in use"):
+            train(recipe, tmp_path / "run", "kaiming", device="cpu")
+
+    outcome = train(recipe, tmp_path / "run", "kaiming", device="cpu", finished=start_another)
+    assert len(outcome.rows) == recipe.epochs
+    train(recipe, tmp_path / "run", "kaiming", device="cpu")
+
+
+def test_what_a_killed_start_leaves_does_not_matter(recipe: Recipe, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".critinit-0123.json").write_text("{")
+    train(replace(recipe, epochs=1), tmp_path / "run", "kaiming", device="cpu")
+    assert not list((tmp_path / "run").glob(".critinit-*"))
+
+
 def test_checkpoints_that_do_not_fit(recipe: Recipe, tmp_path: Path) -> None:
     short = replace(recipe, epochs=1)
     wide = replace(short, options=dict(short.options) | {"width": 12})

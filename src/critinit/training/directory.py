@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from critinit._files import WriteError, write_text
 from critinit.training.errors import TrainingError
 from critinit.training.recipe import Recipe
@@ -26,26 +28,35 @@ class Directory:
 
     def __init__(self, path: Path, recipe: Recipe, init: str, seed: int) -> None:
         self.path = path
-        self.wanted = json.loads(
-            json.dumps({"recipe": recipe.to_dict(), "init": init, "seed": seed})
-        )
+        wanted = {"recipe": recipe.to_dict(), "init": init, "seed": seed}
+        self.wanted = json.loads(json.dumps(wanted))  # as a file gives it back: lists, no tuples
+        self.lock = FileLock(path / ".lock")
 
     def open(self) -> None:
         """Make it, or make sure that it holds this run."""
         described = self.path / _RUN
-        if described.is_file():
-            self._compare(json.loads(described.read_text()))
-            return
-        if self.path.is_dir() and any(self.path.iterdir()):
+        if self._holds_something() and not described.is_file():
             raise TrainingError(
                 f"{self.path} is not empty and holds no run. Give a folder that is not there yet."
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self.lock.acquire(timeout=0)
+        except Timeout as error:
+            raise TrainingError(f"{self.path} is in use: another process trains there.") from error
         except OSError as error:
             raise WriteError(f"{self.path} cannot be made: {error.strerror}.") from error
+        for leftover in self.path.glob(".critinit-*"):  # of a killed run
+            leftover.unlink()
+        if described.is_file():
+            self._compare(json.loads(described.read_text()))
+            return
         about = {"command": sys.argv, "versions": _versions(), "machine": platform.platform()}
         write_text(described, json.dumps(self.wanted | about, indent=1) + "\n")
+
+    def close(self) -> None:
+        """Let others have it."""
+        self.lock.release()
 
     def write_initialization(self, result: dict[str, Any]) -> None:
         """J, K and multipliers, before and after."""
@@ -58,6 +69,9 @@ class Directory:
         writer.writeheader()
         writer.writerows({key: _number(value) for key, value in row.items()} for row in rows)
         write_text(self.path / METRICS, text.getvalue())
+
+    def _holds_something(self) -> bool:
+        return self.path.is_dir() and any(p.name[0] != "." for p in self.path.iterdir())
 
     def _compare(self, found: dict[str, Any]) -> None:
         for key in ("init", "seed"):

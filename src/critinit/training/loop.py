@@ -82,12 +82,15 @@ def train(
     folder = Path(directory)
     with parts.accelerate_state():
         run = _Run(recipe, folder, init, seed, workers, save_seconds, device, progress)
-        run.prepare(read(recipe, data_directory))
-        while run.progress.epoch < recipe.epochs:
-            row = run.epoch()
-            if finished and run.is_main:
-                finished(row)
-        return run.outcome()
+        try:
+            run.prepare(read(recipe, data_directory))
+            while run.progress.epoch < recipe.epochs:
+                row = run.epoch()
+                if finished and run.is_main:
+                    finished(row)
+            return run.outcome()
+        finally:
+            run.directory.close()
 
 
 class _Run:
