@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cli.terminal import call
 
-from critinit import training
+from critinit import baselines, training
 from critinit.training import Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -161,3 +161,9 @@ def test_the_page_shows_every_recipe() -> None:
     text = PAGE.read_text()
     for name in training.names():
         assert name.removesuffix("-cpu") in text
+
+
+def test_the_page_lists_the_initializations() -> None:
+    text = PAGE.read_text()
+    for name in baselines.names():
+        assert f"| `{name}` | {baselines.find(name).summary} |" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -57,7 +58,11 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 def test_what_a_run_leaves_behind(recipe: Recipe, tmp_path: Path) -> None:
     seen: list[dict[str, float]] = []
+    torch.manual_seed(5)
+    world = (torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate())
     outcome = train(recipe, tmp_path / "run", seed=3, device="cpu", finished=seen.append)
+    assert torch.equal(torch.get_rng_state(), world[0])
+    assert (np.random.get_state()[1].tolist(), random.getstate()) == world[1:]
     folder = tmp_path / "run"
     described = json.loads((folder / "run.json").read_text())
     assert described["recipe"] == json.loads(json.dumps(recipe.to_dict()))
@@ -354,6 +359,15 @@ def test_a_grid(recipe: Recipe, tmp_path: Path) -> None:
 def test_a_loss_that_is_not_finite_names_the_block(recipe: Recipe, tmp_path: Path) -> None:
     with pytest.raises(DivergedError, match=r"step \d+ of epoch 1: .*block \d+ \("):
         train(replace(recipe, lr=1e30), tmp_path / "run", "kaiming", device="cpu")
+
+
+def test_a_loss_that_is_infinite_though_no_block_is(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    infinite = lambda *_, **__: torch.tensor(torch.inf, requires_grad=True)  # noqa: E731
+    monkeypatch.setattr("critinit.training.loop.F.cross_entropy", infinite)
+    with pytest.raises(DivergedError, match="Every block is finite"):
+        train(recipe, tmp_path / "run", "kaiming", device="cpu")
 
 
 def test_another_run_in_the_same_folder(recipe: Recipe, tmp_path: Path) -> None:

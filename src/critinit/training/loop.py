@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from critinit.errors import NotFiniteError
+from critinit._state import random_state
+from critinit.errors import CritinitError
 from critinit.measurement import measure
 from critinit.training import _parts as parts
 from critinit.training import checkpoint
@@ -80,7 +81,7 @@ def train(
     """
     check(init)
     folder = Path(directory)
-    with parts.accelerate_state():
+    with parts.accelerate_state(), random_state(seed_of(seed)):
         run = _Run(recipe, folder, init, seed, workers, save_seconds, device, progress)
         try:
             run.prepare(read(recipe, data_directory))
@@ -253,8 +254,8 @@ class _Run:
         model = self.accelerator.unwrap_model(self.model)
         try:
             measure(model, x)
-            where = "every block is finite, but the loss is not"
-        except NotFiniteError as error:
+            where = "Every block is finite, but the loss is not."
+        except CritinitError as error:
             where = str(error)
         return DivergedError(
             f"the loss is not finite at step {self.progress.step + 1} of epoch "
@@ -298,7 +299,7 @@ class _Run:
 
     def outcome(self) -> Outcome:
         """Also when there was nothing left to do."""
-        model = self.accelerator.unwrap_model(self.model)
+        model = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
         if self.is_main:
             checkpoint.save_model(self.folder / "model.safetensors", model)
             self.board.close()
