@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 
 import pytest
@@ -10,12 +11,13 @@ import timm
 import torch
 import torchvision
 from asserts import StateOf, assert_unbiased
+from cases import CASES
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 import critinit
 from critinit import baselines
-from critinit.baselines import NotApplicableError, UnknownBaselineError, lsuv_
+from critinit.baselines import NotApplicableError, UnknownBaselineError, autoinit_, lsuv_
 from critinit.models import bn_mlp, mlp, resmlp, vgg
 
 
@@ -70,6 +72,18 @@ def test_only_the_parameters_change(name: str, make: Callable[[], nn.Module]) ->
         before.values[key] = (tensor, p.detach().clone(), *rest)
     assert changed
     before.assert_same()
+
+
+@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("name", ["autoinit", "lsuv"])
+def test_every_kind_of_network(name: str, case: str) -> None:
+    model, inputs = CASES[case].build()
+    buffers = {  # but for what spectral_norm keeps of the weight, which follows it
+        key: b.clone() for key, b in model.named_buffers() if "parametrizations" not in key
+    }
+    baselines.find(name)(model, inputs)
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+    assert all(torch.equal(model.get_buffer(key), b) for key, b in buffers.items())
 
 
 @pytest.mark.parametrize("name", baselines.names())
@@ -299,14 +313,51 @@ def test_skipinit_uses_the_gain_that_is_there() -> None:
     torch.testing.assert_close(vit.blocks(h), h)
 
 
-def test_autoinit_makes_the_network_critical() -> None:
-    torch.manual_seed(0)
-    model, x = mlp(128, 10, inputs=64, activation="gelu"), torch.randn(64, 64)
-    before = critinit.measure(model, x)
-    baselines.find("autoinit")(model, x)
-    after = critinit.measure(model, x, probes=4)
-    assert float(before.log_apjn[1:].abs().max()) > 1
-    assert float(after.log_apjn.abs().max()) < 0.2
+def heterogeneous(width: int) -> Tensor:
+    """Inputs of different sizes, as images are."""
+    sizes = torch.linspace(0.3, 1.7, 64).unsqueeze(1)
+    return sizes * torch.randn(64, width, generator=seeded(0))
+
+
+def total(model: nn.Module, x: Tensor) -> float:
+    """The logarithm of the ratio of the whole Jacobian to the product of the blocks' J."""
+    return abs(math.log(critinit.measure(model, x, probes=4).factorization().ratio))
+
+
+@pytest.mark.parametrize(
+    ("activation", "bias_std"), [("relu", 0.02), ("tanh", 0.02), ("gelu", 0.4)]
+)
+def test_autoinit_draws_biases_as_small_as_will_do(activation: str, bias_std: float) -> None:
+    model, x = mlp(128, 40, inputs=64, activation=activation), heterogeneous(64)
+    result = autoinit_(model, x)
+    assert result.after.is_critical()
+    assert total(model, x) < math.log(10) + 0.3
+    chosen = model[3].bias.detach().std() / result.multipliers["3.bias"]
+    assert float(chosen) == pytest.approx(bias_std, rel=0.3)
+
+
+def test_every_block_critical_is_not_enough() -> None:
+    """Why autoinit looks at the whole network: GELU with small biases, J = 1 everywhere."""
+    model, x = mlp(128, 40, inputs=64, activation="gelu"), heterogeneous(64)
+    result = autoinit_(model, x, biases=(0.02,))
+    assert result.after.is_critical()
+    assert total(model, x) > math.log(100)
+
+
+def test_autoinit_keeps_the_best_where_none_will_do() -> None:
+    x = heterogeneous(64)
+    alone = {}
+    for bias_std in (0.02, 0.05):
+        model = mlp(128, 40, inputs=64, activation="gelu")
+        autoinit_(model, x, biases=(bias_std,))
+        alone[bias_std] = total(model, x)
+    model = mlp(128, 40, inputs=64, activation="gelu")
+    result = autoinit_(model, x, biases=(0.02, 0.05))
+    assert min(alone.values()) > math.log(10)
+    best = abs(math.log(result.after.factorization().ratio))
+    assert best < max(alone.values())
+    after = critinit.measure(model, x, probes=1)
+    torch.testing.assert_close(after.kernel, result.after.kernel), "the weights are the result's"
 
 
 @pytest.mark.parametrize(
