@@ -339,7 +339,7 @@ def test_autoinit_draws_biases_as_small_as_will_do(activation: str, bias_std: fl
 def test_every_block_critical_is_not_enough() -> None:
     """Why autoinit looks at the whole network: GELU with small biases, J = 1 everywhere."""
     model, x = mlp(128, 40, inputs=64, activation="gelu"), heterogeneous(64)
-    result = autoinit_(model, x, biases=(0.02,))
+    result = autoinit_(model, x, draws=((1.0, 0.02),))
     assert result.after.is_critical()
     assert total(model, x) > math.log(100)
 
@@ -349,10 +349,10 @@ def test_autoinit_keeps_the_best_where_none_will_do() -> None:
     alone = {}
     for bias_std in (0.02, 0.05):
         model = mlp(128, 40, inputs=64, activation="gelu")
-        autoinit_(model, x, biases=(bias_std,))
+        autoinit_(model, x, draws=((1.0, bias_std),))
         alone[bias_std] = total(model, x)
     model = mlp(128, 40, inputs=64, activation="gelu")
-    result = autoinit_(model, x, biases=(0.02, 0.05))
+    result = autoinit_(model, x, draws=((1.0, 0.02), (1.0, 0.05)))
     assert min(alone.values()) > math.log(10)
     best = abs(math.log(result.after.factorization().ratio))
     assert best < max(alone.values())
@@ -377,6 +377,11 @@ def test_it_says_where_it_does_not_apply(
     with pytest.raises(NotApplicableError, match=words):
         baselines.find(name)(model, None)
     before.assert_same()
+
+
+def test_autoinit_without_a_draw() -> None:
+    with pytest.raises(critinit.InputError, match="draws is empty"):
+        autoinit_(mlp(8, 2), torch.randn(4, 784), draws=())
 
 
 def test_a_misspelt_name() -> None:
