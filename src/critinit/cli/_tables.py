@@ -37,7 +37,7 @@ _SHORTEST_NAME = 7
 _WIDE = 106
 _WORDS = (
     *("block", "method", "state", "network", "model", "source", "what it is"),
-    *("argument", "default", "type"),
+    *("argument", "default", "type", "figure"),
 )
 
 

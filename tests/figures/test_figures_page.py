@@ -1,0 +1,59 @@
+"""The page on figures says what the committed tables say; ``--renew-golden`` writes it anew."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from critinit.figures import find, names
+from critinit.figures._cost import cost
+from critinit.figures._run import table_of
+from critinit.figures._table import Table, fingerprint
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/figures.md"
+KEPT = ROOT / "docs/figures"
+LARGEST = 200_000  # bytes of a picture
+NAMES = [name for name in names() if not name.endswith("-training")]
+
+
+def kept_table(name: str) -> Table:
+    """The one of the settings as they are now."""
+    figure = find(name)
+    settings = figure.settings["small"]
+    return table_of(figure, settings, KEPT / f"{name}-small-{fingerprint(settings)}.csv")
+
+
+def said(name: str) -> str:
+    """The block of output below the figure's command."""
+    block = re.search(
+        rf"critinit figure {name}\b[^`]*```\n+```text\n(.*?)```", PAGE.read_text(), re.S
+    )
+    assert block, f"docs/figures.md shows no output of {name}"
+    return block[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_findings_are_those_of_the_table(name: str, request: pytest.FixtureRequest) -> None:
+    figure, table = find(name), kept_table(name)
+    settings, rows = figure.settings["small"], table.rows()
+    assert not table.missing(figure.points(settings))
+    found = "\n".join([*figure.findings(settings, rows), cost(figure, "small", settings, rows), ""])
+    if request.config.getoption("--renew-golden"):
+        PAGE.write_text(PAGE.read_text().replace(said(name), found))
+    assert said(name) == found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_picture_is_there_and_small(name: str) -> None:
+    picture = KEPT / f"{name}-small.png"
+    assert f"(figures/{picture.name})" in PAGE.read_text()
+    assert 1000 < picture.stat().st_size < LARGEST
+
+
+def test_no_table_is_left_over() -> None:
+    assert {path.name for path in KEPT.glob("*.csv")} == {
+        kept_table(name).path.name for name in NAMES
+    }
