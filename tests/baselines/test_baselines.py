@@ -379,6 +379,22 @@ def test_it_says_where_it_does_not_apply(
     before.assert_same()
 
 
+@pytest.mark.parametrize("pooled", [True, False])
+def test_autoinit_does_not_make_logits_huge_behind_a_pool(pooled: bool) -> None:
+    layers = [nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU()]
+    end = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)]
+    plain = [nn.Flatten(), nn.Linear(16 * 12 * 12, 10)]
+    model = nn.Sequential(*layers, *(end if pooled else plain))
+    result = autoinit_(model, images())
+    hidden, head = result.after.apjn[1:-1].log().abs(), result.after.apjn[-1].log().abs()
+    assert float(hidden.max()) < 0.1
+    assert (float(head) > 1) is pooled, "J of the head is tuned where nothing speaks against it"
+    assert float(result.after.kernel_ratio[-1]) < 2
+    tuned = critinit.tuned(model, images(), loss=critinit.JKL(input=False))
+    ratio = critinit.measure(tuned, images()).kernel_ratio[-1]
+    assert (float(ratio) > 2) is pooled, "it would be huge"
+
+
 def test_autoinit_without_a_draw() -> None:
     with pytest.raises(critinit.InputError, match="draws is empty"):
         autoinit_(mlp(8, 2), torch.randn(4, 784), draws=())

@@ -18,6 +18,7 @@ from critinit.tuning import tune_
 _ROOT_TWO = math.sqrt(2)
 DRAWS = ((1.0, 0.02), (1.0, 0.1), (_ROOT_TWO, 0.4), (2.0, 0.8))
 _TOLERATED = math.log(10)
+_LARGEST_HEAD = 2.0  # K of the logits, in units of K before
 
 
 def autoinit_(
@@ -39,7 +40,8 @@ def autoinit_(
 
     Weights are orthogonal, LayerScale is one, and the loss is ``JKL(0.05)`` without the input
     block. That keeps its draw: with larger biases goes a larger gain, so that K is larger from the
-    start.
+    start. The output block keeps its draw, too, where J = 1 there would more than double K: behind
+    an average pool it takes huge weights, and the logits are as huge.
 
     Args:
         model: In the mode it will be used in.
@@ -57,10 +59,13 @@ def autoinit_(
     if not draws:
         raise InputError("draws is empty: give at least one pair of gain and bias_std.")
     best: tuple[float, Result, list[torch.Tensor]] | None = None
+    output = True
     with all_or_nothing(module):
         for gain, bias_std in draws:
-            draw_orthogonal(module, gain, bias_std, generator)
-            result = tune_(module, batch, JKL(input=False), scale=_is_trained, generator=generator)
+            result = _tuned(module, batch, gain, bias_std, output, generator)
+            if output and float(result.after.kernel_ratio[-1]) > _LARGEST_HEAD:
+                output = False
+                result = _tuned(module, batch, gain, bias_std, output, generator)
             off = _disagreement(result)
             if best is None or off < best[0]:
                 best = off, result, [p.detach().clone() for p in module.parameters()]
@@ -71,6 +76,19 @@ def autoinit_(
             for parameter, value in zip(module.parameters(), best[2], strict=True):
                 parameter.copy_(value)
     return best[1]
+
+
+def _tuned(
+    model: nn.Module,
+    batch: object,
+    gain: float,
+    bias_std: float,
+    output: bool,
+    generator: torch.Generator,
+) -> Result:
+    draw_orthogonal(model, gain, bias_std, generator)
+    loss = JKL(input=False, output=output)
+    return tune_(model, batch, loss, scale=_is_trained, generator=generator)
 
 
 def _is_trained(_: str, parameter: torch.Tensor) -> bool:
