@@ -339,7 +339,7 @@ def test_autoinit_draws_biases_as_small_as_will_do(activation: str, bias_std: fl
 def test_every_block_critical_is_not_enough() -> None:
     """Why autoinit looks at the whole network: GELU with small biases, J = 1 everywhere."""
     model, x = mlp(128, 40, inputs=64, activation="gelu"), heterogeneous(64)
-    result = autoinit_(model, x, biases=(0.02,))
+    result = autoinit_(model, x, draws=((1.0, 0.02),))
     assert result.after.is_critical()
     assert total(model, x) > math.log(100)
 
@@ -349,10 +349,10 @@ def test_autoinit_keeps_the_best_where_none_will_do() -> None:
     alone = {}
     for bias_std in (0.02, 0.05):
         model = mlp(128, 40, inputs=64, activation="gelu")
-        autoinit_(model, x, biases=(bias_std,))
+        autoinit_(model, x, draws=((1.0, bias_std),))
         alone[bias_std] = total(model, x)
     model = mlp(128, 40, inputs=64, activation="gelu")
-    result = autoinit_(model, x, biases=(0.02, 0.05))
+    result = autoinit_(model, x, draws=((1.0, 0.02), (1.0, 0.05)))
     assert min(alone.values()) > math.log(10)
     best = abs(math.log(result.after.factorization().ratio))
     assert best < max(alone.values())
@@ -377,6 +377,27 @@ def test_it_says_where_it_does_not_apply(
     with pytest.raises(NotApplicableError, match=words):
         baselines.find(name)(model, None)
     before.assert_same()
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_autoinit_does_not_make_logits_huge_behind_a_pool(pooled: bool) -> None:
+    layers = [nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU()]
+    end = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)]
+    plain = [nn.Flatten(), nn.Linear(16 * 12 * 12, 10)]
+    model = nn.Sequential(*layers, *(end if pooled else plain))
+    result = autoinit_(model, images())
+    hidden, head = result.after.apjn[1:-1].log().abs(), result.after.apjn[-1].log().abs()
+    assert float(hidden.max()) < 0.1
+    assert (float(head) > 1) is pooled, "J of the head is tuned where nothing speaks against it"
+    assert float(result.after.kernel_ratio[-1]) < 2
+    tuned = critinit.tuned(model, images(), loss=critinit.JKL(input=False))
+    ratio = critinit.measure(tuned, images()).kernel_ratio[-1]
+    assert (float(ratio) > 2) is pooled, "it would be huge"
+
+
+def test_autoinit_without_a_draw() -> None:
+    with pytest.raises(critinit.InputError, match="draws is empty"):
+        autoinit_(mlp(8, 2), torch.randn(4, 784), draws=())
 
 
 def test_a_misspelt_name() -> None:

@@ -9,10 +9,9 @@ import subprocess
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from cli.terminal import PROGRAM, call, environment, refused
-from PIL import Image
+from picture_tree import write_tree
 
 from critinit import training
 
@@ -24,17 +23,7 @@ RECIPE = "resmlp-s12-cifar10-cpu"
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree of generated images."""
-    root = tmp_path_factory.mktemp("tree")
-    random = np.random.default_rng(0)
-    for split, count in (("train", 8), ("val", 2)):
-        for label in range(3):
-            folder = root / split / f"class{label}"
-            folder.mkdir(parents=True)
-            for index in range(count):
-                pixels = random.integers(0, 80, (16, 16, 3), dtype=np.uint8)
-                pixels[..., label] += 120
-                Image.fromarray(pixels).save(folder / f"{index}.png")
-    return root
+    return write_tree(tmp_path_factory.mktemp("tree"), 3, {"train": 8, "val": 2}, (16, 16))
 
 
 def settings(tree: Path) -> list[str]:

@@ -5,29 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+from picture_tree import write_tree
 
 from critinit.training import Recipe, find
-
-CLASSES, PER_CLASS = 4, 12
 
 
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An image-folder tree of generated pictures: a colour for each class, and noise."""
+    """Four classes of twelve pictures, and three of each to test on."""
     root = tmp_path_factory.mktemp("pictures")
-    random = np.random.default_rng(0)
-    for split, count in (("train", PER_CLASS), ("val", 3)):
-        for label in range(CLASSES):
-            folder = root / split / f"class{label}"
-            folder.mkdir(parents=True)
-            for index in range(count):
-                pixels = random.integers(0, 120, (40, 36, 3), dtype=np.uint8)
-                pixels[..., label % 3] += 60 + 25 * (label == 3)
-                Image.fromarray(pixels).save(folder / f"{index}.png")
-    return root
+    return write_tree(root, 4, {"train": 12, "val": 3}, (40, 36))
 
 
 @pytest.fixture
