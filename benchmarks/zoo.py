@@ -27,6 +27,7 @@ CHOICE = HERE / "zoo_models.json"
 ROWS = HERE / "zoo.json"
 PAGE = HERE.parent / "docs" / "zoo.md"
 BATCH = 2
+PATIENCE = 15.0  # seconds of a forward and backward pass, beyond which tuning is left out
 
 
 def choose() -> dict[str, str]:
@@ -68,6 +69,8 @@ def measured(name: str) -> dict[str, Any]:
         "j_max": float(hidden.max()),
         "critical": profile.is_critical(),
     }
+    if base > PATIENCE:
+        return {**row, "tune_error": f"not tuned: one forward and backward takes {base:.0f} s"}
     return {**row, **tuned(model, x, base)}
 
 

@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from critinit._public import *  # noqa: F403
     from critinit._public import __all__ as __all__
 else:
+    _PACKAGES = {
+        "baselines",
+        "data",
+        "figures",
+        "models",
+        "plot",
+        "report",
+        "theory",
+        "training",
+    }
 
     def __getattr__(name: str) -> Any:
         if name.startswith("__") and name != "__all__":
@@ -18,6 +28,8 @@ else:
         public = import_module("critinit._public")
         if name == "__all__" or name in public.__all__:
             return getattr(public, name)
+        if name in _PACKAGES:
+            return import_module(f"critinit.{name}")
         if name in globals():  # a module of the package, which is there now
             return globals()[name]
         raise AttributeError(f"module 'critinit' has no attribute {name!r}")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -167,6 +169,28 @@ def random_state(seed: int) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+
+
+def with_own_randomness(draw: Callable[[], Iterator[T]], seed: int) -> Iterator[T]:
+    """The items of ``draw()``, for which alone the global generators run on from ``seed``.
+
+    A loader that shuffles or augments then gives the same items each time, and nobody notices.
+    """
+    items: Iterator[T] | None = None
+    state: tuple[Any, ...] = ()
+    while True:
+        with random_state(seed):
+            if state:
+                torch.set_rng_state(state[0])
+                random.setstate(state[1])
+                np.random.set_state(state[2])
+            items = draw() if items is None else items
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            state = torch.get_rng_state(), random.getstate(), np.random.get_state()
+        yield item
 
 
 def draw_seed(generator: torch.Generator) -> int:

@@ -24,6 +24,8 @@ from critinit._state import draw_seed, module_state, untouched
 from critinit.chain._calls import same_module
 from critinit.chain._partition import NORMALIZATIONS
 from critinit.errors import InputError, ModelError, NotFiniteError
+from critinit.keep import check_plain
+from critinit.measurement import checked_generator
 
 Base = (
     Literal["kaiming", "orthogonal", "default"] | Callable[[str, Tensor, torch.Generator], object]
@@ -95,9 +97,12 @@ def reset_(
     True
     """
     _check(base, bias_std)
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"model is a {type(model).__name__}. Pass an nn.Module.")
     module = same_module(model)
     _refuse_lazy(module)
-    generator = generator or torch.Generator().manual_seed(0)
+    check_plain(module, "reset_")
+    generator = checked_generator(generator)
     frozen = {id(p) for p in module.parameters() if not p.requires_grad}
     with all_or_nothing(module), untouched(module, draw_seed(generator)), torch.no_grad():
         if base == "default":

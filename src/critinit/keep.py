@@ -67,12 +67,23 @@ def fold_(model: Model) -> Model:
     In place, for all or none; returns the model. Give the whole model: a parameter tied to one
     outside of what is given would change there too.
     """
+    if not isinstance(model, nn.Module):
+        raise KeepError(f"model is a {type(model).__name__}. Pass the nn.Module to fold.")
     owners = [m for m in model.modules() if isinstance(m, _Multiplied)]
     for module in owners:
         _check_own_class(module)
     factors = _factors(model)
     _all_or_none(partial(_fold, factors, owners), modules=owners, values=factors)
     return model
+
+
+def check_plain(model: nn.Module, work: str) -> None:
+    """Refuse a model that holds multipliers already."""
+    if any(isinstance(module, _Multiplied) for module in model.modules()):
+        raise KeepError(
+            "the model has multipliers already. Fold them in with critinit.fold_(model) first, "
+            f"then call {work}."
+        )
 
 
 def check_keep(model: nn.Module, names: Collection[str], how: Keep) -> None:

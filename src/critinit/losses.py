@@ -8,12 +8,19 @@ returns a scalar will do as a loss, too.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from critinit.errors import CritinitError
+
+
+class LossError(CritinitError):
+    """This is no loss that can be minimised."""
 
 
 class Loss(Protocol):
@@ -93,6 +100,55 @@ class JKL(SquaredLoss):
     input: bool = True
     output: bool = True
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.lam < math.inf:
+            raise LossError(f"JKL(lam={self.lam!r}): the weight λ of K is a number from 0 up.")
+
     def residuals(self, j: Tensor, k: Tensor, k_next: Tensor) -> Tensor:
         """``log J`` and ``√λ log K^{l+1}/K^l``."""
         return torch.stack([j.log(), self.lam**0.5 * (k_next / k).log()], dim=1)
+
+
+def check_loss(loss: object, blocks: int) -> Loss:
+    """Refuse what is no scalar function of J and K that can be differentiated."""
+    if isinstance(loss, type) or not callable(loss):
+        raise LossError(
+            f"loss={loss!r} is no loss. Pass one such as critinit.JKL(0.05) or critinit.JLL(), or "
+            "a function of the tensors J and K."
+        )
+    j = torch.ones(blocks, dtype=torch.float64, requires_grad=True)
+    k = torch.ones(blocks + 1, dtype=torch.float64, requires_grad=True)
+    try:
+        value = loss(j, k)
+    except Exception as error:  # anything: the function is the user's
+        raise LossError(
+            f"the loss raised {type(error).__name__} for {blocks} J and {blocks + 1} K: {error}"
+        ) from error
+    if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+        raise LossError(
+            "the loss must return one number as a tensor that depends on J or K, such as "
+            f"j.log().square().sum(); it returned {value!r}."
+        )
+    return loss
+
+
+def is_sum_over_blocks(loss: Loss, blocks: int) -> bool:
+    """Whether ``loss`` adds up what each block contributes by itself, never less than zero.
+
+    Tried on random numbers: a sweep can only minimise such a loss.
+    """
+    if isinstance(loss, SquaredLoss):
+        return True
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        j, k = (
+            torch.rand(n, generator=generator, dtype=torch.float64) + 0.5
+            for n in (blocks, blocks + 1)
+        )
+        try:
+            each = torch.stack([loss(j[i : i + 1], k[i : i + 2]) for i in range(blocks)])
+        except Exception:  # it asks for more than one block
+            return False
+        if bool((each < 0).any()) or not torch.allclose(each.sum(), loss(j, k)):
+            return False
+    return True

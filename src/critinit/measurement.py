@@ -103,7 +103,7 @@ def find_and_measure(
     progress: Progress | None = None,
 ) -> tuple[Chain, Profile]:
     """`measure`, and the chain it found."""
-    _check_count("span", span)
+    check_count("span", span)
     if isinstance(model, Chain) and not (blocks is None and output is None):
         raise InputError(
             "blocks= and output= were settled when the chain was traced. Pass them to "
@@ -156,13 +156,14 @@ def checked_generator(generator: torch.Generator | None) -> torch.Generator:
     return generator
 
 
-def _check_count(name: str, value: int) -> None:
+def check_count(name: str, value: int) -> None:
+    """Refuse what is not a whole number from 1 up."""
     if not isinstance(value, int) or value < 1:
         raise InputError(f"{name}={value!r}: a whole number of at least 1 is needed.")
 
 
 def _estimator(method: str, probes: int, generator: torch.Generator, noise: Noise) -> Estimator:
-    _check_count("probes", probes)
+    check_count("probes", probes)
     if noise not in ("gaussian", "rademacher"):
         raise InputError(f"noise={noise!r} is unknown. Use 'gaussian' or 'rademacher'.")
     drawn = Probes(probes, generator, noise)

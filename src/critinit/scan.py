@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from critinit._state import with_own_randomness
 from critinit.chain import trace
 from critinit.chain._calls import same_module
 from critinit.chain._chain import Blocks, Output
 from critinit.chain._inputs import Batch, read_batches, uses_batch_statistics
 from critinit.errors import InputError
-from critinit.measurement import Progress, measure
+from critinit.measurement import Progress, checked_generator, measure
 from critinit.profile import Profile
 
 _MOST_BATCHES = 32  # of one size
@@ -158,7 +159,9 @@ def batch_scan(
     """
     wanted = _checked(sizes, tol)
     module = same_module(model)
-    data, available = _gather(module, inputs, wanted[-1])
+    generator = checked_generator(generator)
+    seed = generator.initial_seed() % 2**63
+    data, available = _gather(module, inputs, wanted[-1], seed)
     left_out = _left_out(module, wanted, available)
     usable = [size for size in wanted if size not in left_out]
     if len(usable) < 2:
@@ -167,7 +170,6 @@ def batch_scan(
             f"sizes={tuple(sizes)} leaves {len(usable)} to measure ({reasons}), and it takes two "
             "to compare. Pass more examples or more sizes."
         )
-    generator = generator or torch.Generator().manual_seed(0)
     chain = trace(module, _part(data, 0, usable[0]), blocks, output)
     profiles: list[Profile] = []
     for size in usable:
@@ -181,17 +183,19 @@ def batch_scan(
 def _checked(sizes: Sequence[int], tol: float) -> list[int]:
     if not 0 < tol < math.inf:
         raise InputError(f"tol={tol}: how far log J may be off is a number above 0.")
+    if not isinstance(sizes, Sequence) or not all(isinstance(size, int) for size in sizes):
+        raise InputError(f"sizes={sizes!r}: pass several whole numbers, such as (8, 32, 128).")
     wanted = sorted(set(sizes))
     if not wanted or wanted[0] < 1:
         raise InputError(f"sizes={tuple(sizes)}: pass batch sizes from 1 up, such as (8, 32, 128).")
     return wanted
 
 
-def _gather(model: nn.Module, inputs: object, needed: int) -> tuple[Batch, int]:
+def _gather(model: nn.Module, inputs: object, needed: int, seed: int) -> tuple[Batch, int]:
     """The first ``needed`` examples as one batch, or all there are; and how many."""
     found: list[Batch] = []
     available = 0
-    for batch in read_batches(model, inputs):
+    for batch in with_own_randomness(lambda: read_batches(model, inputs), seed):
         found.append(batch)
         available += _examples(batch)
         if available >= needed:

@@ -10,14 +10,15 @@ from itertools import islice
 import torch
 from torch import nn
 
-from critinit._state import draw_seed, untouched
+from critinit._state import draw_seed, untouched, with_own_randomness
 from critinit.apjn import VJP, Probes
 from critinit.base import Base, all_or_nothing, reset_
 from critinit.chain._chain import Blocks, Output
 from critinit.chain._inputs import Batch, check_batch, check_model, read_batches
+from critinit.errors import InputError
 from critinit.keep import Keep, check_keep, keep_multipliers
-from critinit.losses import JKL, Loss
-from critinit.measurement import checked_generator, find_and_measure
+from critinit.losses import JKL, Loss, check_loss
+from critinit.measurement import check_count, checked_generator, find_and_measure
 from critinit.profile import Profile
 from critinit.result import Result
 from critinit.solvers import Sweep
@@ -78,6 +79,10 @@ def tune_(
     """
     module = check_model(model)
     generator = checked_generator(generator)
+    if solver is not None and (isinstance(solver, type) or not hasattr(solver, "solve")):
+        raise InputError(
+            f"solver={solver!r} is no solver. Pass critinit.Sweep() or critinit.SGD(lr, steps)."
+        )
     parameters = choose_parameters(module, scale)
     check_keep(module, parameters, keep)
     drawn = nullcontext() if base is None else all_or_nothing(module)
@@ -95,9 +100,9 @@ def tune_(
                     problem.chain, judge, None, 1, VJP(problem.probes), generator, None
                 )
         keep_multipliers(module, solution.multipliers, keep)
-    return Result(
-        before, after, solution.multipliers, solution.history, solution.converged, solution.message
-    )
+    message = "; ".join([solution.message, *problem.limits()])
+    converged = solution.converged and torch.equal(problem.counted(), problem.in_loss())
+    return Result(before, after, solution.multipliers, solution.history, converged, message)
 
 
 def _posed(
@@ -113,19 +118,25 @@ def _posed(
     output: Output | None,
 ) -> tuple[Problem, Profile, Batch]:
     """The problem to solve, the profile before, and the batch that judges."""
+    check_count("probes", probes)
     estimator = VJP(Probes(probes, generator))
-    batches = _Batches(module, inputs)
-    judge = batches.held_back()
+    batches = _Batches(module, inputs, generator.initial_seed() % 2**63)
+    judge = batches.held_back
     chain, before = find_and_measure(module, judge, blocks, span, estimator, generator, output)
     problem = Problem(
         chain=chain,
         twin=Twin(module, parameters, chain.opened),
-        loss=JKL() if loss is None else loss,
+        loss=JKL() if loss is None else check_loss(loss, len(chain)),
         alive=before.apjn > 0,
         batches=batches.to_tune,
         probes=estimator.probes,
         report=progress or (lambda done, total: None),
     )
+    if problem.may_conflict and not before.kernel[0] > 0:
+        raise InputError(
+            "the inputs are all zero, so K^0 = 0 and no multiplier keeps K steady. Pass real "
+            "inputs, or noise."
+        )
     return problem, before, judge
 
 
@@ -137,19 +148,33 @@ def tuned(model: nn.Module, inputs: object, **options: object) -> nn.Module:
 
 
 class _Batches:
-    """The batches of ``inputs``: the first to judge by, the others to tune on."""
+    """The batches of ``inputs``: the first to judge by, the others to tune on.
 
-    def __init__(self, model: nn.Module, inputs: object) -> None:
+    Every round is drawn with the same randomness, so that what is held back stays the same.
+    """
+
+    def __init__(self, model: nn.Module, inputs: object, seed: int) -> None:
         if isinstance(inputs, Iterator):
             inputs = list(inputs)  # several rounds are needed
         self.model = model
         self.inputs = inputs
-        self.several = len(list(islice(read_batches(model, inputs), 2))) > 1
+        self.seed = seed
+        first_two = list(islice(self._round(), 2))
+        self.held_back = first_two[0]
+        self.several = len(first_two) > 1
 
-    def held_back(self) -> Batch:
-        return next(read_batches(self.model, self.inputs))
+    def _round(self) -> Iterator[Batch]:
+        return with_own_randomness(lambda: read_batches(self.model, self.inputs), self.seed)
 
     def to_tune(self) -> Iterator[Batch]:
-        for batch in islice(read_batches(self.model, self.inputs), int(self.several), None):
+        """A round over all but the first."""
+        count = 0
+        for batch in islice(self._round(), int(self.several), None):
             check_batch(self.model, batch)
+            count += 1
             yield batch
+        if not count:
+            raise InputError(
+                "inputs gave fewer batches when it was read again. Pass something that can be "
+                "iterated several times, such as a list or a DataLoader."
+            )

@@ -33,11 +33,17 @@ class ScaleError(CritinitError):
 def choose_parameters(model: nn.Module, scale: Scale) -> dict[str, nn.Parameter]:
     """The parameters that get a multiplier, by name; a tied one is named once.
 
-    ``scale`` is None for all, a name or pattern (``"*.bias"``), several of these, a module type or
-    tuple of types (their own parameters), or a function of name and parameter.
+    ``scale`` is None for all that are not frozen, a name or pattern (``"*.bias"``), several of
+    these, a module type or tuple of types (their own parameters), or a function of name and
+    parameter.
     """
     named = {n: p for n, p in model.named_parameters() if p.is_floating_point()}
     chosen = _chosen(model, named, scale)
+    if not chosen and scale is None:
+        raise ScaleError(
+            f"all {len(named)} parameters are frozen (requires_grad=False), so none is scaled. "
+            "Name those to scale with scale=."
+        )
     if not chosen:
         raise ScaleError(f"scale={scale!r} selects none of the {len(named)} parameters.")
     return chosen
@@ -47,7 +53,7 @@ def _chosen(
     model: nn.Module, named: dict[str, nn.Parameter], scale: Scale
 ) -> dict[str, nn.Parameter]:
     if scale is None:
-        return named
+        return {n: p for n, p in named.items() if p.requires_grad}
     kinds = (scale,) if isinstance(scale, type) else scale
     if isinstance(kinds, tuple) and all(isinstance(kind, type) for kind in kinds):
         owned = {id(p) for m in model.modules() if isinstance(m, kinds) for p in _own(m)}
@@ -124,8 +130,10 @@ class Twin:
         self.parameters = dict(parameters)
         names = {id(p): name for name, p in self.parameters.items()}
         self._owners: dict[str, list[tuple[nn.Module, str]]] = {n: [] for n in self.parameters}
-        self._scaled_layers = {
-            m for m in model.modules() if type(m) in _SCALED_LAYERS and m not in opened
+        self._scaled_layers = {  # not those whose weight a hook makes anew (weight_norm, pruning)
+            m
+            for m in model.modules()
+            if type(m) in _SCALED_LAYERS and m not in opened and "weight" in m._parameters
         }
         for module in model.modules():
             for key, p in module._parameters.items():

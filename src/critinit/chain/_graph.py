@@ -11,6 +11,7 @@ from torch.autograd.graph import Node
 # A parameter that enters through one of these scales, shifts or extends the signal; it does not
 # mix its components as the weight of a linear layer or convolution does.
 _ELEMENTWISE = {"Add", "Sub", "Rsub", "Mul", "Div", "Addcmul", "Cat", "Stack", "Where", "Lerp"}
+_ELEMENTWISE |= {"NativeLayerNorm", "FusedRmsNorm"}
 
 
 @dataclass(eq=False)

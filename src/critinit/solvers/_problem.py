@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,11 +59,32 @@ class Problem:
     probes: Probes
     report: Callable[[int, int], None]  # how much is done, of how much
 
-    def counted(self) -> Tensor:
-        """Marks the blocks in the loss."""
+    def in_loss(self) -> Tensor:
+        """Marks the blocks that the loss is about."""
         if isinstance(self.loss, SquaredLoss):
-            return self.loss.includes(len(self.chain)) & self.alive
-        return self.alive
+            return self.loss.includes(len(self.chain))
+        return torch.ones_like(self.alive)
+
+    def counted(self) -> Tensor:
+        """Those of them that pass any gradient."""
+        return self.in_loss() & self.alive
+
+    def zero_parameters(self) -> list[str]:
+        """The chosen ones that no multiplier can move."""
+        return [name for name, p in self.twin.parameters.items() if _is_zero(p)]
+
+    def limits(self) -> list[str]:
+        """What keeps any solver from its aim, in words."""
+        parts = []
+        marks = (self.in_loss() & ~self.alive).tolist()
+        if dead := [n for n, is_dead in zip(self.chain.names, marks, strict=True) if is_dead]:
+            parts.append(f"no gradient passes {first_few(dead)}")
+        if zero := self.zero_parameters():
+            parts.append(
+                f"{len(zero)} parameters are zero and cannot be scaled ({first_few(zero)}): "
+                "base= or critinit.reset_ draws them"
+            )
+        return parts
 
     @property
     def may_conflict(self) -> bool:
@@ -177,9 +199,34 @@ def check_block_finite(problem: Problem, index: int, j: Tensor, k: Tensor) -> No
     if not bool(torch.isfinite(torch.stack([j, k])).all()):
         raise TuningError(
             f"block {index} ({problem.chain.names[index]}) has J = {float(j):.3g} and "
-            f"K = {float(k):.3g}: the loss is not finite. The model is as it was; with gradient "
+            f"K = {float(k):.3g}: the loss is not finite. The model is as it was. With gradient "
             "descent, take a smaller learning rate."
         )
+
+
+def check_loss_finite(loss: float, j: Tensor, k: Tensor) -> None:
+    """Refuse a loss that is not finite although every J and K is."""
+    if not math.isfinite(loss):
+        raise TuningError(
+            f"the loss is {loss} at J = {shown(j)} and K = {shown(k)}. Let it be finite for all "
+            "positive J and K."
+        )
+
+
+def shown(values: Tensor) -> str:
+    """The first few."""
+    first = ", ".join(f"{float(v):.3g}" for v in values[:4])
+    return f"({first}{', …' if len(values) > 4 else ''})"
+
+
+def _is_zero(tensor: Tensor) -> bool:
+    """Most tensors show by their first few numbers that they are not."""
+    return not bool(tensor.flatten()[:8].any()) and not bool(tensor.any())
+
+
+def first_few(names: Sequence[str], few: int = 3) -> str:
+    """The first few of a list, in words."""
+    return ", ".join(names[:few]) + (", …" if len(names) > few else "")
 
 
 def plain(multipliers: Mapping[str, Tensor]) -> dict[str, float]:

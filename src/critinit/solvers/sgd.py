@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from critinit.solvers._problem import (
     Step,
     TuningError,
     check_block_finite,
+    check_loss_finite,
     jacobian_norms,
     kernel,
     plain,
@@ -57,6 +58,14 @@ class SGD:
     momentum: float = 0.0
     optimizer: Optimizer | None = None
 
+    def __post_init__(self) -> None:
+        rate = self.lr in get_args(get_args(Rate)[1]) if isinstance(self.lr, str) else self.lr > 0
+        if not rate or self.steps < 0 or not 0 <= self.momentum < 1:
+            raise TuningError(
+                f"{self!r}: lr is a number above 0, 'bound' or 'one-step'; steps a whole number "
+                "from 0 up; momentum from 0 to below 1."
+            )
+
     def solve(self, problem: Problem) -> Solution:
         """Run Algorithm 1, with the Gaussian probes of the paper."""
         problem = replace(problem, probes=replace(problem.probes, noise="gaussian"))
@@ -67,6 +76,7 @@ class SGD:
         while True:
             problem.report(len(history), self.steps)
             loss, j, k = differentiate(problem, a, next(batches))
+            check_loss_finite(loss, j, k)
             history.append(Step(loss, j.tolist(), k.tolist()))
             if loss <= self.eps or len(history) > self.steps:
                 break

@@ -6,8 +6,8 @@ only. So the blocks can be solved in order, each with the tuned ``h^l`` as its i
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from critinit.chain._tape import Tape
 from critinit.chain._walk import Tensors
+from critinit.losses import JKL, is_sum_over_blocks
 from critinit.solvers._equation import Accuracy, Equation
 from critinit.solvers._polish import Polish, Polished
 from critinit.solvers._problem import (
@@ -24,6 +25,7 @@ from critinit.solvers._problem import (
     Solution,
     Step,
     TuningError,
+    first_few,
     twice_differentiable,
 )
 from critinit.solvers._seen import Seen
@@ -48,8 +50,20 @@ class Sweep:
     max_probes: int = 64
     polish: int = 3
 
+    def __post_init__(self) -> None:
+        if not self.tol > 0 or self.max_evals < 0 or self.max_probes < 1 or self.polish < 0:
+            raise TuningError(
+                f"{self!r}: tol is a number above 0, max_probes a whole number from 1 up, "
+                "max_evals and polish from 0 up."
+            )
+
     def solve(self, problem: Problem) -> Solution:
         """Sweep once over one batch, and polish on the same."""
+        if not is_sum_over_blocks(problem.loss, len(problem.chain)):
+            raise TuningError(
+                f"the sweep solves block by block, but {problem.loss!r} is no sum of what single "
+                "blocks add, or some add less than zero. Use solver=critinit.SGD(...)."
+            )
         kinds = _Kinds(problem)
         if not (any(kinds.own) or (kinds.shared and self.polish)):
             raise TuningError(
@@ -87,16 +101,11 @@ class _Kinds:
     def __init__(self, problem: Problem) -> None:
         chosen = problem.twin.parameters
         uses = Counter(name for block in problem.chain for name in block.parameters)
-        self.zero = [name for name, p in chosen.items() if _is_zero(p)]
+        self.zero = problem.zero_parameters()
         alive = chosen.keys() - self.zero
         self.own = [[n for n in b.parameters if n in alive and uses[n] == 1] for b in problem.chain]
         self.shared = [name for name in chosen if name in alive and uses[name] > 1]
         self.outside = [name for name in chosen if name in alive and not uses[name]]
-
-
-def _is_zero(tensor: Tensor) -> bool:
-    """Most tensors show by their first few numbers that they are not."""
-    return not bool(tensor.flatten()[:8].any()) and not bool(tensor.any())
 
 
 class _Sweeper:
@@ -154,22 +163,22 @@ def _message(problem: Problem, kinds: _Kinds, seen: dict[int, Seen], unsolved: l
     parts = [f"{len(seen) - len(unsolved)} of {len(seen)} blocks solved"]
     if unsolved:
         farthest = sorted(unsolved, key=lambda i: -seen[i].largest)
-        places = [f"{problem.chain.names[i]} (J = {float(seen[i].j):.3g})" for i in farthest]
+        places = [f"{problem.chain.names[i]} ({_miss(problem, seen, i)})" for i in farthest]
         parts.append(
-            f"in {len(unsolved)} the best compromise, farthest from the aim in {_first_few(places)}"
+            f"in {len(unsolved)} the best compromise, farthest from the aim in {first_few(places)}"
         )
     untouched = int(problem.counted().sum()) - len(seen)
     if untouched:
         parts.append(f"{untouched} hold nothing that scale= allows to multiply")
-    if kinds.zero:
-        parts.append(
-            f"{len(kinds.zero)} parameters are zero and cannot be scaled "
-            f"({_first_few(kinds.zero)}): base= or critinit.reset_ draws them"
-        )
     if kinds.outside:
-        parts.append(f"no block uses {_first_few(kinds.outside)}")
+        parts.append(f"no block uses {first_few(kinds.outside)}")
     return "; ".join(parts)
 
 
-def _first_few(names: Sequence[str], few: int = 3) -> str:
-    return ", ".join(names[:few]) + (", …" if len(names) > few else "")
+def _miss(problem: Problem, seen: dict[int, Seen], index: int) -> str:
+    """J, or K where that is farther from the aim."""
+    residuals = seen[index].residuals.abs()
+    if len(residuals) == 2 and residuals[1] > residuals[0] and isinstance(problem.loss, JKL):
+        ratio = math.exp(float(seen[index].residuals[1]) / problem.loss.lam**0.5)
+        return f"K × {ratio:.3g}"
+    return f"J = {float(seen[index].j):.3g}"

@@ -24,11 +24,27 @@ def numbers(name: str, value: ArrayLike) -> Array:
     return array
 
 
+def number(name: str, value: ArrayLike) -> float:
+    """``value`` as one finite float."""
+    array = numbers(name, value)
+    if array.ndim:
+        raise TheoryError(f"{name}={value!r}: a single number is needed.")
+    return float(array)
+
+
+def positive(name: str, value: ArrayLike) -> Array:
+    """``value`` as floats above zero."""
+    array = numbers(name, value)
+    if not (array > 0).all():
+        raise TheoryError(f"{name}={value!r}: numbers above zero are needed.")
+    return array
+
+
 def non_negative(name: str, value: ArrayLike) -> Array:
     """``value`` as floats of at least zero."""
     array = numbers(name, value)
     if (array < 0).any():
-        raise TheoryError(f"{name}={value!r} is negative. Give standard deviations, which are not.")
+        raise TheoryError(f"{name}={value!r} is negative: zero or more is needed.")
     return array
 
 

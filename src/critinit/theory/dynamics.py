@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from critinit.theory._checks import Array, count, non_negative, variance
+from critinit.theory._checks import Array, count, non_negative, number, positive, variance
 from critinit.theory._names import ActivationLike
 from critinit.theory._names import activation as to_activation
 from critinit.theory._table import Tabulated
 from critinit.theory.activations import Activation
+from critinit.theory.errors import TheoryError
 from critinit.theory.gradients import Loss, check_loss, first_block
 
 _FIGURE_BAND = 1.25
@@ -81,13 +82,13 @@ def dynamics(
     phi = to_activation(activation)
     if type(phi) is Activation:
         phi = Tabulated(phi)
-    rate, w, b = np.broadcast_arrays(
+    rate, w, b = _on_one_grid(
         non_negative("eta", eta),
-        non_negative("sigma_w", sigma_w) ** 2,
+        positive("sigma_w", sigma_w) ** 2,
         non_negative("sigma_b", sigma_b) ** 2,
     )
     layers = count("depth", depth) + 1
-    start = np.full(w.shape, float(variance("kernel", kernel)))
+    start = np.full(w.shape, positive("kernel", variance("kernel", number("kernel", kernel))))
     descent = _Descent(phi, w, b, start, first_block(loss), loss == "jsl", check_loss(loss, lam))
     a_w, a_b = np.ones((2, layers, *w.shape))
     kept = []
@@ -103,6 +104,16 @@ def dynamics(
         converged = np.asarray((np.abs(np.log(counted)) <= np.log(band)).all(axis=0))
     past = np.stack([*kept, descent.apjn]) if history else None
     return Dynamics(descent.apjn, descent.kernel, a_w, a_b, converged, diverged, past)
+
+
+def _on_one_grid(eta: Array, w: Array, b: Array) -> tuple[Array, ...]:
+    try:
+        return tuple(np.broadcast_arrays(eta, w, b))
+    except ValueError:
+        raise TheoryError(
+            f"eta, sigma_w and sigma_b have the shapes {eta.shape}, {w.shape} and {b.shape}, which "
+            "are not those of one grid. Give a column and a row: eta[:, None], sigma_w."
+        ) from None
 
 
 class _Descent:

@@ -13,7 +13,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from critinit.theory._checks import Array, count, non_negative, per_layer, variance
+from critinit.theory._checks import (
+    Array,
+    count,
+    non_negative,
+    number,
+    per_layer,
+    positive,
+    variance,
+)
 from critinit.theory._names import ActivationLike
 from critinit.theory._names import activation as to_activation
 from critinit.theory.activations import Activation
@@ -70,11 +78,11 @@ def sensitivity(
     weight, bias = per_layer("a_w", a_w, layers), per_layer("a_b", a_b, layers)
     if (weight == 0).any():
         raise TheoryError("a_w holds a zero: log J is −∞ there and has no derivative.")
-    w = non_negative("sigma_w", per_layer("sigma_w", sigma_w, layers)) ** 2
+    w = positive("sigma_w", per_layer("sigma_w", sigma_w, layers)) ** 2
     b = non_negative("sigma_b", per_layer("sigma_b", sigma_b, layers)) ** 2
     phi = to_activation(activation)
     k = np.zeros(layers + 1)
-    k[0] = float(variance("kernel", kernel))
+    k[0] = positive("kernel", variance("kernel", number("kernel", kernel)))
     moments = np.zeros((4, layers))
     for i in range(layers):
         moments[:, i] = _moments(phi, k[i]) if i else (k[0], 1.0, 1.0, 0.0)

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from critinit.theory._checks import LARGEST, non_negative, numbers, variance
+from critinit.theory._checks import LARGEST, non_negative, number, numbers, variance
 from critinit.theory.activations import Activation
 from critinit.theory.errors import DivergenceError, TheoryError
 from critinit.theory.prediction import Prediction
@@ -208,7 +208,7 @@ def propagate(
     >>> propagate([block] * 3).apjn.round(12).tolist()
     [1.0, 1.0, 1.0]
     """
-    k, c = float(variance("kernel", kernel)), float(numbers("correlation", correlation))
+    k, c = float(variance("kernel", number("kernel", kernel))), number("correlation", correlation)
     if abs(c) > 1:
         raise TheoryError(f"correlation={c:g}: a cosine lies between −1 and 1.")
     signal = Signal(k, c * k)

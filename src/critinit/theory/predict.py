@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -57,6 +57,8 @@ def predict(
     >>> predict(bn_mlp(400, 3, mu=0, sigma_w=1.3)).apjn.round(1).tolist()
     [1.7, 0.5, 1.5, 1.5]
     """
+    if not isinstance(model, nn.Module):
+        raise TheoryError(f"model is a {type(model).__name__}: pass an nn.Module.")
     recognised = _Recognition(batch_size)
     if isinstance(model, ResMLP):
         blocks = recognised.resmlp(model, kernel)
@@ -64,6 +66,7 @@ def predict(
         blocks = recognised.sequence(deque(_parts("", model)))
     if not blocks:
         raise _unknown("", model)
+    _check_gaussian(blocks)
     return propagate(blocks, kernel, correlation)
 
 
@@ -76,8 +79,9 @@ def _parts(name: str, model: nn.Module) -> Iterator[_Named]:
     if not isinstance(model, nn.Sequential) or len(model) == 0:
         yield name, model
         return
-    for child, module in model.named_children():
-        yield from _parts(f"{name}.{child}".lstrip("."), module)
+    for child, module in model._modules.items():  # one that stands there twice is called twice
+        if module is not None:
+            yield from _parts(f"{name}.{child}".lstrip("."), module)
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,25 @@ class _Recognition:
 def _patches(model: ResMLP) -> int:
     tokens = next(m.linear_tokens for m in model.blocks if isinstance(m, ResBlock))
     return tokens.in_features
+
+
+def _check_gaussian(layers: Iterable[Layer], known: bool = True) -> bool:
+    """Refuse an activation on what is no Gaussian; returns whether the last output is one."""
+    for layer in layers:
+        if isinstance(layer, Chain):
+            known = _check_gaussian(layer.layers, known)
+        elif isinstance(layer, Pointwise | NormalizedActivation):
+            if not known:
+                raise TheoryError(
+                    "an activation or BatchNorm acts on the output of another activation, which is "
+                    "not Gaussian: put a linear layer between, or make one activation of the two."
+                )
+            known = False
+        elif isinstance(layer, Linear):
+            known = True
+        elif isinstance(layer, Residual):
+            _check_gaussian(layer.branch, known)
+    return known
 
 
 def _scaled(phi: Callable[..., object], gamma: float) -> Callable[..., object]:
