@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-slow zoo bench-measure bench-tune bench-quality clean
+.PHONY: help demo test check test-slow zoo bench-measure bench-tune bench-quality training-runs training-page clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -37,6 +37,12 @@ bench-tune: $(INSTALLED) ## time a tuning
 
 bench-quality: $(INSTALLED) ## compare the sweep with the paper's SGD (about two hours)
 	$(BIN)/python benchmarks/quality.py --sgd
+
+training-runs: $(INSTALLED) ## run the trainings on CIFAR-10 that docs/training.md still lacks
+	$(BIN)/python benchmarks/training/run.py
+
+training-page: $(INSTALLED) ## renew the tables and pictures of docs/training.md
+	$(BIN)/python benchmarks/training/page.py
 
 clean: ## remove caches and builds; the next target reinstalls into .venv
 	rm -rf build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache $(INSTALLED)

@@ -24,7 +24,8 @@ HEAD = f"""\
 # What measuring costs
 
 `make bench-measure` wrote this page. The unit is one forward and backward pass of the same model
-and batch in the same run: process time, one thread, median of {REPEATS} rounds in\nwhich all take turns (torch {{torch}}).
+and batch in the same run: process time, one thread, median of {REPEATS} rounds in which
+all take turns (torch {{torch}}).
 
 | model | batch | floor | find the blocks | measure a known chain | **measure** | trace | jvp |
 |---|---:|---:|---:|---:|---:|---:|---:|

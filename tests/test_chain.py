@@ -104,6 +104,37 @@ def test_a_key_value_cache_is_not_run_over_twice() -> None:
         torch.testing.assert_close(chain.run(2, h[2][0]), h[3][0])
 
 
+def test_an_earlier_tensor_that_is_handed_on_unused_does_no_harm() -> None:
+    """As timm's CoaT does; it is held fixed, and its graph is not kept alive."""
+
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, h: Tensor, earlier: Tensor) -> tuple[Tensor, Tensor]:
+            return h + self.linear(h.relu()), earlier
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.last = nn.Linear(4, 4), nn.Linear(4, 4), Last()
+
+        def forward(self, x: Tensor) -> Tensor:
+            first = self.first(x)
+            h, _ = self.last(self.second(first.relu()), first)
+            return h
+
+    model, x = Model(), torch.randn(3, 4)
+    chain = critinit.trace(model, x)
+    assert chain.names == ["first", "second", "last"]
+    h = boundaries(chain, x)
+    torch.testing.assert_close(chain.run(2, h[2][0]), model(x))
+    constants = [leaf for tape in chain._tapes for entry in tape.entries for leaf in entry.leaves]
+    assert not any(isinstance(t, Tensor) and t.grad_fn is not None for t in constants)
+    critinit.tune_(model, x)
+
+
 def test_parameters_of_a_block() -> None:
     model, inputs = CASES["language model"].build()
     chain = critinit.trace(model, inputs)

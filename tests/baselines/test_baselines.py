@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 
 import pytest
@@ -10,12 +11,13 @@ import timm
 import torch
 import torchvision
 from asserts import StateOf, assert_unbiased
+from cases import CASES
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 import critinit
 from critinit import baselines
-from critinit.baselines import NotApplicableError, UnknownBaselineError, lsuv_
+from critinit.baselines import NotApplicableError, UnknownBaselineError, autoinit_, lsuv_
 from critinit.models import bn_mlp, mlp, resmlp, vgg
 
 
@@ -70,6 +72,18 @@ def test_only_the_parameters_change(name: str, make: Callable[[], nn.Module]) ->
         before.values[key] = (tensor, p.detach().clone(), *rest)
     assert changed
     before.assert_same()
+
+
+@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("name", ["autoinit", "lsuv"])
+def test_every_kind_of_network(name: str, case: str) -> None:
+    model, inputs = CASES[case].build()
+    buffers = {  # but for what spectral_norm keeps of the weight, which follows it
+        key: b.clone() for key, b in model.named_buffers() if "parametrizations" not in key
+    }
+    baselines.find(name)(model, inputs)
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+    assert all(torch.equal(model.get_buffer(key), b) for key, b in buffers.items())
 
 
 @pytest.mark.parametrize("name", baselines.names())
@@ -299,14 +313,51 @@ def test_skipinit_uses_the_gain_that_is_there() -> None:
     torch.testing.assert_close(vit.blocks(h), h)
 
 
-def test_autoinit_makes_the_network_critical() -> None:
-    torch.manual_seed(0)
-    model, x = mlp(128, 10, inputs=64, activation="gelu"), torch.randn(64, 64)
-    before = critinit.measure(model, x)
-    baselines.find("autoinit")(model, x)
-    after = critinit.measure(model, x, probes=4)
-    assert float(before.log_apjn[1:].abs().max()) > 1
-    assert float(after.log_apjn.abs().max()) < 0.2
+def heterogeneous(width: int) -> Tensor:
+    """Inputs of different sizes, as images are."""
+    sizes = torch.linspace(0.3, 1.7, 64).unsqueeze(1)
+    return sizes * torch.randn(64, width, generator=seeded(0))
+
+
+def total(model: nn.Module, x: Tensor) -> float:
+    """The logarithm of the ratio of the whole Jacobian to the product of the blocks' J."""
+    return abs(math.log(critinit.measure(model, x, probes=4).factorization().ratio))
+
+
+@pytest.mark.parametrize(
+    ("activation", "bias_std"), [("relu", 0.02), ("tanh", 0.02), ("gelu", 0.4)]
+)
+def test_autoinit_draws_biases_as_small_as_will_do(activation: str, bias_std: float) -> None:
+    model, x = mlp(128, 40, inputs=64, activation=activation), heterogeneous(64)
+    result = autoinit_(model, x)
+    assert result.after.is_critical()
+    assert total(model, x) < math.log(10) + 0.3
+    chosen = model[3].bias.detach().std() / result.multipliers["3.bias"]
+    assert float(chosen) == pytest.approx(bias_std, rel=0.3)
+
+
+def test_every_block_critical_is_not_enough() -> None:
+    """Why autoinit looks at the whole network: GELU with small biases, J = 1 everywhere."""
+    model, x = mlp(128, 40, inputs=64, activation="gelu"), heterogeneous(64)
+    result = autoinit_(model, x, draws=((1.0, 0.02),))
+    assert result.after.is_critical()
+    assert total(model, x) > math.log(100)
+
+
+def test_autoinit_keeps_the_best_where_none_will_do() -> None:
+    x = heterogeneous(64)
+    alone = {}
+    for bias_std in (0.02, 0.05):
+        model = mlp(128, 40, inputs=64, activation="gelu")
+        autoinit_(model, x, draws=((1.0, bias_std),))
+        alone[bias_std] = total(model, x)
+    model = mlp(128, 40, inputs=64, activation="gelu")
+    result = autoinit_(model, x, draws=((1.0, 0.02), (1.0, 0.05)))
+    assert min(alone.values()) > math.log(10)
+    best = abs(math.log(result.after.factorization().ratio))
+    assert best < max(alone.values())
+    after = critinit.measure(model, x, probes=1)
+    torch.testing.assert_close(after.kernel, result.after.kernel), "the weights are the result's"
 
 
 @pytest.mark.parametrize(
@@ -326,6 +377,27 @@ def test_it_says_where_it_does_not_apply(
     with pytest.raises(NotApplicableError, match=words):
         baselines.find(name)(model, None)
     before.assert_same()
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_autoinit_does_not_make_logits_huge_behind_a_pool(pooled: bool) -> None:
+    layers = [nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU()]
+    end = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)]
+    plain = [nn.Flatten(), nn.Linear(16 * 12 * 12, 10)]
+    model = nn.Sequential(*layers, *(end if pooled else plain))
+    result = autoinit_(model, images())
+    hidden, head = result.after.apjn[1:-1].log().abs(), result.after.apjn[-1].log().abs()
+    assert float(hidden.max()) < 0.1
+    assert (float(head) > 1) is pooled, "J of the head is tuned where nothing speaks against it"
+    assert float(result.after.kernel_ratio[-1]) < 2
+    tuned = critinit.tuned(model, images(), loss=critinit.JKL(input=False))
+    ratio = critinit.measure(tuned, images()).kernel_ratio[-1]
+    assert (float(ratio) > 2) is pooled, "it would be huge"
+
+
+def test_autoinit_without_a_draw() -> None:
+    with pytest.raises(critinit.InputError, match="draws is empty"):
+        autoinit_(mlp(8, 2), torch.randn(4, 784), draws=())
 
 
 def test_a_misspelt_name() -> None:

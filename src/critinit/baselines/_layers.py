@@ -1,9 +1,22 @@
-"""The layers whose weights are drawn."""
+"""The layers whose weights are drawn, and an orthogonal draw of any gain."""
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
+
+from critinit.base import all_or_nothing, reset_, scale_weight
+
+
+def draw_orthogonal(
+    model: nn.Module, gain: float, bias_std: float, generator: torch.Generator
+) -> None:
+    """As `critinit.reset_` does it, with a gain other than 1."""
+    with all_or_nothing(model):
+        reset_(model, "orthogonal", bias_std=bias_std, generator=generator)
+        for layer in {identity(layer): layer for layer in drawn_layers(model)}.values():
+            scale_weight(layer, gain)
 
 
 def drawn_layers(model: nn.Module) -> list[nn.Module]:

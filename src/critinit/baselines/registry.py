@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from critinit.base import Base, all_or_nothing, reset_, scale_weight
-from critinit.baselines._layers import drawn_layers, identity
+from critinit.base import Base, reset_
+from critinit.baselines._layers import draw_orthogonal
+from critinit.baselines.autoinit import autoinit_
 from critinit.baselines.lsuv import lsuv_
 from critinit.baselines.original import original_
 from critinit.baselines.residual import fixup_, skipinit_
 from critinit.chain._calls import same_module
 from critinit.errors import CritinitError
 from critinit.models._options import suggestion
-from critinit.tuning import tune_
 
 Initialize = Callable[[nn.Module, object, torch.Generator], object]
 
@@ -84,29 +84,17 @@ def _fan_out_std(module: nn.Module, weight: Tensor) -> float:
 
 
 def _orthogonal(gain: float, model: nn.Module, _: object, generator: torch.Generator) -> None:
-    module = same_module(model)
-    with all_or_nothing(module):
-        reset_(module, "orthogonal", bias_std=0, generator=generator)
-        for layer in {identity(layer): layer for layer in drawn_layers(module)}.values():
-            scale_weight(layer, gain)
-
-
-def _autoinit(model: nn.Module, batch: object, generator: torch.Generator) -> None:
-    tune_(model, batch, scale=_is_trained, base="kaiming", generator=generator)
-
-
-def _is_trained(_: str, parameter: Tensor) -> bool:
-    return parameter.requires_grad
+    draw_orthogonal(same_module(model), gain, 0.0, generator)
 
 
 _BASELINES = {
     baseline.name: baseline
     for baseline in (
-        Baseline("autoinit", "Kaiming's draw, tuned to criticality", _autoinit),
+        Baseline("autoinit", "orthogonal, tuned to criticality, biases as needed", autoinit_),
         Baseline("default", "each layer's own reset_parameters", partial(_reset, "default", None)),
         Baseline("kaiming", "normal, variance 2/fan_in", partial(_reset, "kaiming", 0.0)),
         Baseline("kaiming-fan-out", "normal, variance 2/fan_out", _kaiming_fan_out),
-        Baseline("orthogonal", "orthogonal, gain 1", partial(_reset, "orthogonal", 0.0)),
+        Baseline("orthogonal", "orthogonal, gain 1", partial(_orthogonal, 1.0)),
         Baseline("orthogonal-relu", "orthogonal, gain √2", partial(_orthogonal, math.sqrt(2))),
         Baseline("original", "as published: ResMLP, and torchvision's VGG", original_),
         Baseline("lsuv", "orthogonal, unit variance behind each layer", lsuv_),

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import Node
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
@@ -68,6 +69,7 @@ class Tape:
     entries: list[Entry] = field(default_factory=list)
     outputs: tuple[int, ...] | None = None
     _saw_unseen: bool = False
+    _start: set[Node] = field(default_factory=set)
     _slot_of: dict[int, int] = field(default_factory=dict)
     _alive: list[Tensor] = field(default_factory=list)
     _pending: tuple[list[Any], TreeSpec] | None = None
@@ -77,6 +79,7 @@ class Tape:
         tape = cls()
         for tensor in tensors:
             tape._new_slot(tensor)
+        tape._start = {t.grad_fn for t in tensors if t.grad_fn is not None}
         return tape
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -98,6 +101,7 @@ class Tape:
         slots = [self._slot_of.get(id(t)) for t in outputs]
         if None not in slots and not self._saw_unseen:
             self.outputs = tuple(s for s in slots if s is not None)
+        self._start.clear()
         self._slot_of.clear()
         self._alive.clear()
 
@@ -135,12 +139,28 @@ class Tape:
             return Slot(self._slot_of[id(leaf)])
         if isinstance(leaf, Tensor):
             source = original(leaf)
-            if source is leaf:
-                self._saw_unseen |= leaf.requires_grad  # it follows h, but no call returned it
-            return source
+            if source is not leaf or not leaf.requires_grad:
+                return source
+            self._saw_unseen |= _follows(leaf, self._start)  # h, but no call returned it
+            return leaf.detach()
         if isinstance(leaf, _AS_THEY_ARE):
             return leaf
         return Snapshot(_copy_around_tensors(leaf))
+
+
+def _follows(tensor: Tensor, start: set[Node]) -> bool:
+    """Whether ``tensor`` was computed from a tensor that one of the nodes in ``start`` made."""
+    stack = [tensor.grad_fn]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if node in start:
+            return True
+        for child, _ in () if node is None else node.next_functions:
+            if child not in seen:
+                seen.add(child)
+                stack.append(child)
+    return False
 
 
 def _filled(

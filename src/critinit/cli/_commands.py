@@ -14,6 +14,7 @@ COMMANDS = {
     "scan": "Measure J at several batch sizes: how large must a batch be?",
     "compare": "Initialize a network in several ways, and set them side by side.",
     "figure": "Compute and draw a figure of the paper.",
+    "train": "Train a network by a recipe of the paper, from any initialization.",
     "theory": "What infinite width predicts.",
     "models": "List the models, or search them.",
     "data": "List the data sets, or bring CIFAR-10.",

@@ -23,7 +23,7 @@ def split(pairs: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
-        if not (equals and key.isidentifier()):
+        if not (equals and all(part.isidentifier() for part in key.split("."))):
             raise CommandError(f"--set {pair}: write it as key=value, such as depth=50.")
         if key in found:
             raise CommandError(f"--set {key} is given twice, as {found[key]} and {value}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Literal
 
@@ -17,7 +17,7 @@ from critinit.models._options import (
     check_counts,
 )
 
-_WIDTHS = (64, 128, 256, 512, 512)  # of the convolutions between one max-pool and the next
+_WIDTHS = (1, 2, 4, 8, 8)  # of the convolutions between two max-pools, in units of the first
 _CONVOLUTIONS = {
     11: (1, 1, 2, 2, 2),
     13: (2, 2, 2, 2, 2),
@@ -49,6 +49,7 @@ def vgg(
     head: Literal["linear", "mlp"] | None = None,
     channels: int = 3,
     outputs: int = 10,
+    width: int = 64,
     dropout: float = 0.5,
     activation: Activation = nn.ReLU,
     sigma_w: float | None = None,
@@ -67,6 +68,7 @@ def vgg(
             that is the head of images below 112 pixels.
         channels: Of the images.
         outputs: Classes.
+        width: Channels of the first convolution; 64 as published, and all others in proportion.
         dropout: Probability, in ``head="mlp"``.
         activation: φ.
         sigma_w: Draw all weights from ``N(0, σ_w²/fan_in)``. Without it they are drawn as by
@@ -79,7 +81,7 @@ def vgg(
     """
     if layers not in _CONVOLUTIONS:
         raise OptionError(f"layers={layers!r}: VGG comes with 11, 13, 16 or 19.")
-    check_counts(image=image, channels=channels, outputs=outputs)
+    check_counts(image=image, channels=channels, outputs=outputs, width=width)
     check_sigmas(sigma_w, sigma_b)
     if not 0 <= dropout <= 1:
         raise OptionError(f"dropout={dropout}: give a probability.")
@@ -88,11 +90,15 @@ def vgg(
     if head not in (None, "linear", "mlp"):
         raise OptionError(f"head={head!r} is unknown. Use 'linear' or 'mlp'.")
     phi = partial(activation_layer, activation)
-    features = nn.Sequential(*_features(_CONVOLUTIONS[layers], channels, batchnorm, phi))
+    widths = [width * factor for factor in _WIDTHS]
+    convolutions = zip(_CONVOLUTIONS[layers], widths, strict=True)
+    features = nn.Sequential(*_features(convolutions, channels, batchnorm, phi))
     if head == "linear" or (head is None and image < SMALL_IMAGE):
-        model = VGG(features, nn.AdaptiveAvgPool2d(1), nn.Linear(_WIDTHS[-1], outputs))
+        model = VGG(features, nn.AdaptiveAvgPool2d(1), nn.Linear(widths[-1], outputs))
     else:
-        model = VGG(features, nn.AdaptiveAvgPool2d(7), _classifier(outputs, dropout, phi))
+        model = VGG(
+            features, nn.AdaptiveAvgPool2d(7), _classifier(widths[-1], outputs, dropout, phi)
+        )
     if sigma_w is None:
         draw_as_torchvision(model)
     else:
@@ -101,12 +107,12 @@ def vgg(
 
 
 def _features(
-    convolutions: tuple[int, ...],
+    convolutions: Iterable[tuple[int, int]],
     channels: int,
     batchnorm: bool,
     phi: Callable[[], nn.Module],
 ) -> Iterator[nn.Module]:
-    for count, width in zip(convolutions, _WIDTHS, strict=True):
+    for count, width in convolutions:
         for _ in range(count):
             yield nn.Conv2d(channels, width, 3, padding=1)
             if batchnorm:
@@ -116,9 +122,11 @@ def _features(
         yield nn.MaxPool2d(2)
 
 
-def _classifier(outputs: int, dropout: float, phi: Callable[[], nn.Module]) -> nn.Sequential:
+def _classifier(
+    width: int, outputs: int, dropout: float, phi: Callable[[], nn.Module]
+) -> nn.Sequential:
     return nn.Sequential(
-        nn.Linear(_WIDTHS[-1] * 7 * 7, 4096),
+        nn.Linear(width * 7 * 7, 4096),
         phi(),
         nn.Dropout(dropout),
         nn.Linear(4096, 4096),
