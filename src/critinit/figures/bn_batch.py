@@ -93,7 +93,7 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
         ax.set(title=rf"$\mu={mu:g}$", xlabel="$|B|$", ylabel="$J$", xscale="log")
         ax.set_xticks(settings["sizes"][::4], [str(size) for size in settings["sizes"][::4]])
         ax.minorticks_off()
-        ax.legend()
+        ax.legend(loc="upper right")
     return picture
 
 
