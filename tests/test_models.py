@@ -518,3 +518,14 @@ models.vgg11(), models.resmlp(8, 1)
 assert not {"timm", "torchvision"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_narrow_vgg_has_all_widths_in_proportion() -> None:
+    full, narrow = (
+        [m.out_channels for m in models.vgg(19, width=width).modules() if isinstance(m, nn.Conv2d)]
+        for width in (64, 16)
+    )
+    assert narrow == [width // 4 for width in full]
+    assert models.vgg(11, width=4, head="mlp")(torch.randn(2, 3, 32, 32)).shape == (2, 10)
+    with pytest.raises(OptionError, match="width=0"):
+        models.vgg(11, width=0)
