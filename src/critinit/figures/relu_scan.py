@@ -129,7 +129,7 @@ def _theory(ax: Any, settings: Settings, loss: theory.gradients.Loss) -> None:
     sigma_w = np.linspace(settings["sigma_w"][0], settings["sigma_w"][1], 160)
     low, high, _ = settings["log10_eta"]
     eta = np.logspace(low, high, 160)
-    predicted = _connected(_predicted(settings, loss, eta[:, None], sigma_w[None, :]))
+    predicted = _predicted(settings, loss, eta, sigma_w)
     ax.contour(sigma_w, eta, predicted, levels=[0.5], colors="#0b62c4", linewidths=1.2)
     ax.plot([], [], color="#0b62c4", linewidth=1.2, label="predicted region")
     ax.plot(sigma_w, theory.eta_0(sigma_w, loss), "k--", linewidth=1.4, label=r"$\eta_0$")
@@ -138,19 +138,17 @@ def _theory(ax: Any, settings: Settings, loss: theory.gradients.Loss) -> None:
 def _predicted(
     settings: Settings, loss: theory.gradients.Loss, eta: Any, sigma_w: Any
 ) -> NDArray[np.bool_]:
-    """Whether the recursion for infinite width gets there; its blocks are all alike."""
-    return theory.dynamics(
-        loss, eta=eta, sigma_w=sigma_w, depth=1, steps=settings["steps"], band=_BAND
-    ).converged
+    """Where the recursion for infinite width gets there, rates × σ_w; its blocks are all alike.
 
-
-def _connected(predicted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Upwards from the smallest η that works to the first that does not.
-
-    Beyond, chaotic orbits are near J = 1 at the last step by chance.
+    From the smallest rate that works up to the first that does not: beyond, chaotic orbits are near
+    J = 1 at the last step by chance.
     """
-    begun = np.logical_or.accumulate(predicted)
-    return begun & np.logical_and.accumulate(predicted | ~begun)
+    column = np.asarray(eta)[:, None]
+    reached = theory.dynamics(
+        loss, eta=column, sigma_w=sigma_w, depth=1, steps=settings["steps"], band=_BAND
+    ).converged
+    begun = np.logical_or.accumulate(reached)
+    return begun & np.logical_and.accumulate(reached | ~begun)
 
 
 def _trained(row: Row) -> bool:
@@ -169,7 +167,10 @@ def findings(settings: Settings, rows: Sequence[Row]) -> list[str]:
         own = [row for row in rows if row["loss"] == loss]
         eta, sigma_w = (np.array([row[k] for row in own]) for k in ("eta", "sigma_w"))
         trained = np.array([_trained(row) for row in own])
-        predicted = _predicted(settings, loss, eta, sigma_w)
+        (etas, row), (sigma_ws, column) = (
+            np.unique(values, return_inverse=True) for values in (eta, sigma_w)
+        )
+        predicted = _predicted(settings, loss, etas, sigma_ws)[row, column]
         flipped = sum(1 for row in own if _trained(row) and row["negative"])
         lines.append(
             f"{loss.upper()}: {trained.sum()} of {len(own)} points reach 0.8 < J < 1.25; theory "
