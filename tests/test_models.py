@@ -518,3 +518,15 @@ models.vgg11(), models.resmlp(8, 1)
 assert not {"timm", "torchvision"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_narrow_vgg_has_all_widths_in_proportion() -> None:
+    full, narrow = (
+        [m.out_channels for m in on_meta(build).modules() if isinstance(m, nn.Conv2d)]
+        for build in (models.vgg19, partial(models.vgg19, width=16))
+    )
+    assert narrow == [width // 4 for width in full]
+    classifier = on_meta(partial(models.vgg11, width=4, head="mlp")).classifier
+    assert classifier[0].in_features == 32 * 7 * 7
+    with pytest.raises(OptionError, match="width=0"):
+        models.vgg(11, width=0)

@@ -19,18 +19,16 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     end = time.monotonic() + 60 * options.minutes
-    finished = table.done()
     for experiment in EXPERIMENTS:
         if options.only and experiment.name not in options.only:
             continue
         for planned in experiment.trials():
-            if planned in finished:
+            if planned in table.done():  # perhaps by another process, since
                 continue
             if time.monotonic() > end:
                 sys.exit(3)  # there is more to do
             row = trial.run(planned)
             table.append(row)
-            finished.add(planned)
             print(*row.values(), file=sys.stderr, flush=True)
 
 
