@@ -135,6 +135,18 @@ def test_an_earlier_tensor_that_is_handed_on_unused_does_no_harm() -> None:
     critinit.tune_(model, x)
 
 
+@pytest.mark.parametrize("shape", [(6,), (6, 6), (8, 6, 6)])
+def test_a_norm_with_a_weight_for_every_pixel_is_a_norm(shape: tuple[int, ...]) -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.LayerNorm(shape),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(288, 4),
+    )
+    assert critinit.trace(model, torch.randn(2, 3, 6, 6)).names == ["0", "4"]
+
+
 def test_parameters_of_a_block() -> None:
     model, inputs = CASES["language model"].build()
     chain = critinit.trace(model, inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,11 +72,16 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
         lambda: nn.Sequential(perceptron(nn.Tanh()), nn.Sequential(nn.RMSNorm(WIDTH), linear())),
         vectors,
     ),
+    "layers that stand there twice": (lambda: repeated(nn.ReLU(), linear()), vectors),
     "scaled γ": (
         lambda: scaled(perceptron(nn.BatchNorm1d(WIDTH), nn.Tanh(), linear(), nn.LayerNorm(WIDTH))),
         vectors,
     ),
 }
+
+
+def repeated(activation: nn.Module, layer: nn.Module) -> nn.Module:
+    return perceptron(activation, layer, activation, linear())
 
 
 def scaled(model: nn.Module) -> nn.Module:
@@ -140,10 +146,13 @@ def test_a_tuned_network_is_predicted_critical() -> None:
         (perceptron(nn.PReLU()), r"1 is a PReLU"),
         (nn.Sequential(nn.ReLU()), r"the model is a Sequential"),
         (perceptron(nn.BatchNorm1d(WIDTH)).eval(), r"1 is BatchNorm in evaluation mode"),
+        (perceptron(nn.ReLU(), nn.Tanh(), linear()), "acts on the output of another"),
+        (perceptron(nn.ReLU(), nn.LayerNorm(WIDTH), nn.Tanh()), "acts on the output of another"),
+        ("mlp", "model is a str"),
     ],
-    ids=["convolution", "vgg", "dropout", "prelu", "no weights", "eval"],
+    ids=["convolution", "vgg", "dropout", "prelu", "no weights", "eval", "two", "norm", "text"],
 )
-def test_what_is_not_recognised_is_named(model: nn.Module, message: str) -> None:
+def test_what_is_not_recognised_is_named(model: Any, message: str) -> None:
     with pytest.raises(theory.TheoryError, match=message):
         theory.predict(model)
 

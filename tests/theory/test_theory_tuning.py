@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,3 +199,18 @@ def test_bad_settings() -> None:
         theory.dynamics(eta=-0.1, sigma_w=1.0)
     with pytest.raises(TheoryError, match="steps"):
         theory.dynamics(eta=0.1, sigma_w=1.0, steps=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: theory.loss_gradient(3, sigma_w=1.0, kernel=0.0), "kernel=.*above zero"),
+        (lambda: theory.loss_gradient(3, sigma_w=0.0), "sigma_w=.*above zero"),
+        (lambda: theory.dynamics(eta=0.1, sigma_w=0.0), "sigma_w=.*above zero"),
+        (lambda: theory.dynamics(eta=[0.1, 0.2], sigma_w=[1.0, 2.0, 3.0]), "one grid"),
+        (lambda: theory.mlp(3, sigma_w=1.0, kernel=[1.0, 2.0]), "a single number"),
+    ],
+)
+def test_where_nothing_is_defined_an_error_says_so(call: Any, message: str) -> None:
+    with pytest.raises(TheoryError, match=message):
+        call()
