@@ -47,7 +47,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
             yield target
             return
         check_target(path)
-        target = target.resolve()
+        target = resolved(path)
         temporary = target.with_name(f".critinit-{secrets.token_hex(6)}{target.suffix}")
         try:
             yield temporary
@@ -62,11 +62,24 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 def check_target(path: str | Path) -> None:
     """Raise what `replacing` would raise for want of a folder to write to."""
-    target = Path(path).resolve()
-    if not target.parent.is_dir():
-        raise WriteError(f"{path} cannot be written: there is no folder {target.parent}.")
-    if target.is_dir():
-        raise WriteError(f"{path} cannot be written: it is a folder. Name a file in it.")
+    with _explained(Path(path)):
+        if _is_stream(Path(path)):
+            return
+        target = resolved(path)
+        if not target.parent.is_dir():
+            raise WriteError(f"{path} cannot be written: there is no folder {target.parent}.")
+        if target.is_dir():
+            raise WriteError(f"{path} cannot be written: it is a folder. Name a file in it.")
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            raise WriteError(f"{path} cannot be written: no permission in {target.parent}.")
+
+
+def resolved(path: str | Path) -> Path:
+    """Where ``path`` leads, through all links."""
+    try:
+        return Path(path).resolve()
+    except RuntimeError as error:  # Python's word for it before 3.13
+        raise WriteError(f"{path} cannot be written: it is a link to itself.") from error
 
 
 def write_bytes(path: str | Path, data: bytes | memoryview) -> None:

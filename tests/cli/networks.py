@@ -71,3 +71,23 @@ def fails() -> nn.Module:
 
 def of_a_kind(kind: str | None = None, *, sizes: tuple[int, ...] = (16,)) -> nn.Module:
     return nn.Sequential(*(nn.Linear(16, n) for n in sizes), getattr(nn, kind or "Tanh")())
+
+
+def ends() -> nn.Module:
+    raise SystemExit(0)
+
+
+class Ends(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise SystemExit(0)
+
+
+ends_later = Ends
+
+
+def talks() -> nn.Module:
+    print("how wide shall it be?")
+    return plain()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli.terminal import call, process, refused
 
@@ -35,7 +36,9 @@ CASES = {
     "measure OWN:plain --size 16 --set bias=2": "true or false is needed",
     "measure OWN:plain --size 16 --set bias": "key=value",
     "measure OWN:plain --size 16 --set width=1 --set width=2": "given twice",
-    "measure OWN:no_network --size 16": "returned a int",
+    "measure OWN:no_network --size 16": "returned something of type int",
+    "measure OWN:ends --size 16 --check 1": "OWN:ends cannot be built: SystemExit",
+    "measure OWN:ends_later --size 16 --check 1": "ended the program",
     "measure OWN:fails --size 16": "OWN:fails cannot be built: RuntimeError",
     "measure OWN:raises --size 16": "no such thing at all",
     "measure OWN:plain --size 8": "before any block was finished",
@@ -44,6 +47,22 @@ CASES = {
     "measure bn_mlp --set norm=group": "batch or layer is needed",
     "measure mlp --data digit": "Did you mean digits?",
     "measure mlp --size 3x": "3x32x32",
+    "measure mlp --size 99999999999999999999": "3x32x32",
+    "measure mlp --size 1000000000 --batch 1000000000": "not enough memory",
+    "measure mlp --set width=100000000000": "not enough memory",
+    "measure OWN:plain --size 16 --set width=100000000": "not enough memory",
+    "measure mlp --seed 9223372036854775808": "--seed",
+    "measure mlp --threads 100000000": "--threads",
+    "measure mlp --check nan": "--check nan: give a finite number above 0",
+    "measure mlp --check -1": "--check -1",
+    "measure mlp --check 0": "--check 0",
+    "measure OWN:tied --data tokens.npy --size 8": "no file tokens.npy",
+    "measure OWN:tied --data tokens:abc --size 8": "number of tokens behind the colon",
+    "measure OWN:tied --data tokens:0 --size 8": "number of tokens behind the colon",
+    "measure hf:gpt2 --data tokens:50258": "50257 tokens at most",
+    "measure x:y": "`x` is no source of models",
+    "measure mlp --json same --report ./same": "is the same file as same",
+    f"measure mlp --json {'a' * 300}": "File name too long",
     "measure hf:gpt2 --data digits": "reads token ids",
     "measure mlp --data nowhere.npy": "no file nowhere.npy",
     "measure vgg11 --data digits": "32 pixels",
@@ -71,6 +90,24 @@ def test_bad_input(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     said = refused(*line.replace("OWN", str(OWN)).split())
     assert CASES[line].replace("OWN", str(OWN)) in said
     assert not [path for path in tmp_path.iterdir() if path.name != "cache"]
+
+
+def test_a_link_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert "link to itself" in refused("measure", "mlp", "--json", str(tmp_path / "loop"))
+
+
+def test_a_folder_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write anywhere
+    assert "no permission" in refused("measure", "mlp", "--json", str(tmp_path / "x.json"))
+
+
+def test_an_array_that_claims_too_much(tmp_path: Path) -> None:
+    file = tmp_path / "huge.npy"
+    with file.open("wb") as out:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (10**10, 800)}
+        np.lib.format.write_array_header_1_0(out, header)
+    assert "does not fit into memory" in refused("measure", "mlp", "--data", str(file))
 
 
 def test_a_network_that_breaks_is_shown_up_to_there() -> None:

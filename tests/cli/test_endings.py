@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -176,3 +177,49 @@ def test_a_terminal_without_the_characters() -> None:
     ended = process("measure", *TINY, PYTHONIOENCODING="ascii")
     assert (ended.status, ended.err) == (0, "")
     assert "Gradients vanish" in ended.out
+
+
+@pytest.mark.parametrize(("closed", "status"), [(">&-", 0), ("2>&-", 2)])
+def test_closed_streams(closed: str, status: int) -> None:
+    line = "models" if status == 0 else "models resnet0815"
+    command = f"{sys.executable} -m critinit {line} {closed}"
+    ended = subprocess.run(
+        command, shell=True, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (status, "", "")
+
+
+def test_a_full_device() -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [*PROGRAM, "--help"], env=environment(), stdout=full, stderr=-1, text=True, check=False
+        )
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "critinit: the standard output cannot be written: No space left on device.\n"
+    )
+
+
+def test_ctrl_c_while_it_is_imported() -> None:
+    code = (
+        "import sys\nfrom critinit.__main__ import main\n"
+        "class Interrupts:\n def find_spec(self, name, *_):\n"
+        "  if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupts())\nmain()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (130, "critinit: interrupted\n")
+
+
+def test_what_a_factory_prints_is_no_result() -> None:
+    own = Path(__file__).with_name("networks.py")
+    call = ("measure", f"{own}:talks", "--size", "16", "--json", "/dev/stdout", "--quiet")
+    ended = process(*call)
+    assert ended.err == "how wide shall it be?\n"
+    assert json.loads(ended.out)["run"]["seed"] == 0

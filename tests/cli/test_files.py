@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jsonschema
@@ -12,7 +14,7 @@ from cli import networks
 from cli.terminal import call
 from report.browser import HOW_TO_INSTALL, PROGRAM, Browser
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file
 
 import critinit
 from critinit.models import mlp
@@ -103,6 +105,21 @@ def test_measure_takes_what_tune_has_written(tmp_path: Path) -> None:
     assert "does not fit this network" in wrong.err
     (tmp_path / "weights.safetensors").write_bytes(b"\x80\x04pickled")
     assert "no readable .safetensors" in call("measure", "mlp", "--weights", out).err
+
+
+def test_weights_have_the_usual_mode_and_go_into_a_pipe(tmp_path: Path) -> None:
+    plain, pipe, usual = (tmp_path / n for n in ("weights.safetensors", "pipe", "usual"))
+    usual.touch()
+    assert call("tune", "mlp", *TINY, "--out", str(plain)).status == 0
+    assert plain.stat().st_mode == usual.stat().st_mode
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as reader:
+        read = reader.submit(pipe.read_bytes)
+        assert call("tune", "mlp", *TINY, "--out", str(pipe)).status == 0
+        tensors = load(read.result(timeout=10))
+    assert pipe.is_fifo()
+    for name, tensor in load_file(plain).items():
+        assert torch.equal(tensors[name], tensor)
 
 
 def test_check_exits_with_1() -> None:

@@ -15,10 +15,13 @@ BAR = re.compile(r"[▒█]+")
 CASES = {
     "help": ("--help", 80),
     "measure-help": ("measure --help", 100),
+    "measure-help-narrow": ("measure --help", 80),
     "measure": ("measure mlp --set depth=6 --batch 16", 80),
     "measure-long-names": ("measure bn_mlp --set depth=12 --set sigma_w=1.4 --batch 8", 80),
     "measure-critical": ("measure mlp --set depth=4 --set sigma_w=1.4142 --probes 4", 120),
     "tune": ("tune mlp --set depth=6 --batch 16", 80),
+    "tune-narrow": ("tune mlp --set depth=6 --batch 16", 60),
+    "tune-narrowest": ("tune mlp --set depth=6 --batch 16", 45),
     "tune-wide": ("tune mlp --set depth=6 --batch 16 --base orthogonal --loss jll", 120),
     "scan": ("scan bn_mlp --set depth=4 --sizes 1,4,16,64", 80),
     "compare": ("compare mlp --set depth=6 --batch 16", 120),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from inspect import cleandoc
 from typing import Any
 
 import typer
@@ -42,4 +43,11 @@ def _load(name: str) -> Any:
     app: typer.Typer = module.app
     command: Any = typer.main.get_command(app)
     command.help = command.help or COMMANDS[name]
+    for part in (command, *getattr(command, "commands", {}).values()):
+        part.help = _unwrapped(part.help or "")
     return command
+
+
+def _unwrapped(text: str) -> str:
+    """Each paragraph as one line, which breaks where the terminal ends."""
+    return "\n\n".join(" ".join(part.split()) for part in cleandoc(text).split("\n\n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from critinit.cli.errors import CommandError
 from critinit.cli.sources import Example, Source
 
 _NOISE, _TOKENS = "gaussian", "tokens"
+_SO_MANY_TOKENS = re.compile(f"{_TOKENS}(?::([1-9][0-9]*))?")
+_LARGEST = 2**31 - 1
 _CHANNELS = 3
 
 
@@ -24,8 +27,14 @@ def draw(
     wanted = source.example()
     size = _parsed(subject.size)
     count = subject.batch * subject.batches
-    if name_of_data(subject, wanted).startswith(_TOKENS):
-        return _tokens(subject, wanted, size, count, generator), wanted
+    if tokens := _SO_MANY_TOKENS.fullmatch(name_of_data(subject, wanted)):
+        given = int(tokens[1]) if tokens[1] else None
+        return _tokens(subject, wanted, given, size, count, generator), wanted
+    if subject.data.startswith(f"{_TOKENS}:"):
+        raise CommandError(
+            f"--data {subject.data}: give the number of tokens behind the colon, such as "
+            f"{_TOKENS}:50257."
+        )
     if wanted and wanted.vocabulary:
         raise CommandError(
             f"--data {subject.data}: {subject.model} reads token ids. Leave --data out, and it "
@@ -59,7 +68,7 @@ def _parsed(size: str | None) -> tuple[int, ...]:
     if size is None:
         return ()
     numbers = size.lower().replace("×", "x").split("x")
-    if not all(n.isdecimal() and int(n) > 0 for n in numbers):
+    if not all(n.isdecimal() and 0 < int(n) <= _LARGEST for n in numbers):
         raise CommandError(f"--size {size}: give numbers such as 32, 24x32 or 3x32x32.")
     return tuple(int(n) for n in numbers)
 
@@ -96,12 +105,17 @@ def _image(size: Sequence[int]) -> tuple[tuple[int, ...] | None, int | None]:
 def _tokens(
     subject: Subject,
     wanted: Example | None,
+    given: int | None,
     size: Sequence[int],
     count: int,
     generator: torch.Generator,
 ) -> Tensor:
-    _, _, given = subject.data.partition(":")
-    vocabulary = int(given) if given.isdecimal() else wanted.vocabulary if wanted else None
+    known = wanted.vocabulary if wanted else None
+    vocabulary = given or known
+    if vocabulary and vocabulary > (known or _LARGEST):
+        raise CommandError(
+            f"--data {subject.data}: {subject.model} knows {known or _LARGEST} tokens at most."
+        )
     length = size or (wanted.shape if wanted else None)
     if not vocabulary or not length or len(length) != 1:
         raise CommandError(

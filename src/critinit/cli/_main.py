@@ -6,6 +6,7 @@ bad input or failure, with one line on the standard error, and 130 on Ctrl-C.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -18,9 +19,11 @@ import typer
 from typer._click.exceptions import ClickException  # typer has no public name for it
 
 from critinit.cli._commands import Commands
+from critinit.cli.errors import is_out_of_memory
 from critinit.errors import CritinitError
 
 _INTERRUPTED = 130
+_BROKEN_OUTPUT = (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EPIPE)
 
 app = typer.Typer(cls=Commands, add_completion=False, rich_markup_mode="rich")
 
@@ -47,6 +50,9 @@ def _root(
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line, and end the process."""
     given = sys.argv[1:] if arguments is None else arguments
+    # None if it was closed by `>&-`; the process ends with it, so nobody closes its stand-in.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal without these characters shows others
             stream.reconfigure(errors="replace")
@@ -76,18 +82,24 @@ def _status(run: Callable[[], int], debug: bool) -> int:
         return run()
     except KeyboardInterrupt:
         return _ended("interrupted", _INTERRUPTED)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if debug:
             traceback.print_exc()
         return _ended(_line(error), 2)
 
 
-def _line(error: Exception) -> str:
+def _line(error: Exception | SystemExit) -> str:
     if isinstance(error, ClickException):
         near: list[str] | None = getattr(error, "possibilities", None)
         return f"{error}. Did you mean {' or '.join(near)}?" if near else error.format_message()
     if isinstance(error, CritinitError):
         return str(error)
+    if isinstance(error, SystemExit):
+        return f"the network ended the program (SystemExit: {error}): take the exit out of it."
+    if is_out_of_memory(error):
+        return "there is not enough memory. Give a smaller --batch, --size or --set."
+    if isinstance(error, OSError) and error.filename is None and error.errno in _BROKEN_OUTPUT:
+        return f"the standard output cannot be written: {error.strerror}."
     return f"{type(error).__name__}: {error}. This was not foreseen: --debug shows where it was."
 
 

@@ -23,8 +23,13 @@ class DType(StrEnum):
     float16 = "float16"
 
 
-Seed = Annotated[int, Option(min=0, help="Of everything random.", rich_help_panel=_RUN)]
-Threads = Annotated[int | None, Option(min=1, help="Of the processor.", rich_help_panel=_RUN)]
+Seed = Annotated[
+    int,
+    Option(min=0, max=2**63 - 1, metavar="N", help="Of everything random.", rich_help_panel=_RUN),
+]
+Threads = Annotated[
+    int | None, Option(min=1, max=1024, help="Of the processor.", rich_help_panel=_RUN)
+]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.", rich_help_panel=_RUN)]
 Debug = Annotated[bool, Option("--debug", help="Show where an error was.", rich_help_panel=_RUN)]
 Probes = Annotated[int, Option(min=1, help="Random vectors for each J.")]

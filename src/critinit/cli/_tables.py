@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
-from critinit._format import bar, cosine, short, shortened
+from critinit._format import BAR, bar, cosine, short, shortened
 from critinit.profile import Profile
 from critinit.report import Comparison
 from critinit.report._subject import how_measured
@@ -34,7 +35,10 @@ _SIGNS: dict[Tone, tuple[str, str]] = {
     "bad": ("✗", "bold red"),
 }
 _SHORTEST_NAME = 7
-_WIDE = 106
+_WIDE, _ROOM_FOR_BARS, _ROOM_FOR_BOTH_K = 106, 75, 52
+_GAP = 2  # between columns
+_LONGEST_NUMBER = 8  # such as 1.23e-05
+_Column = tuple[str, Callable[[int], RenderableType]]
 _WORDS = (
     *("block", "method", "state", "network", "model", "source", "what it is"),
     *("argument", "default", "type", "figure"),
@@ -68,32 +72,51 @@ def show_blocks(console: Console, profile: Profile) -> None:
 def show_result(console: Console, result: Result, model: str, most: int | None = None) -> None:
     """Every block before and after, or ``most`` of them, from both ends."""
     before, after = result.before, result.after
-    wide = console.width >= _WIDE
     console.print(Text(f"{model}: {how_measured(after)}"), style="bold")
-    rows = table("l", "block", "J before", *["log J"] * wide, "J after", "log J", "K before")
-    _column(rows, "K after")
-    names = _fitted(before.names, console.width - (90 if wide else 67))
+    columns = _before_and_after(before, after, console.width)
+    rows = table("l", "block", *(title for title, _ in columns))
+    room = console.width - len(str(len(before.names) - 1)) - _GAP
+    names = _fitted(before.names, room - sum(_room(title) for title, _ in columns))
     left_out = _middle(len(names), most)
     for i, name in enumerate(names):
         if left_out and i == left_out.start:
             rows.add_row("", f"… {len(left_out)} more")
         if i in left_out:
             continue
-        rows.add_row(
-            str(i),
-            name,
-            short(before.apjn[i]),
-            *[_bar(before, i)] * wide,
-            short(after.apjn[i]),
-            _bar(after, i),
-            short(before.kernel[i + 1]),
-            short(after.kernel[i + 1]),
-        )
+        rows.add_row(str(i), name, *(cell(i) for _, cell in columns))
     console.print(rows)
     _verdict(console, before, f"Before: {headline(before)}", [over_the_depth(before)])
     said = [*explanation(after), *advice_after_tuning(after)]
     _verdict(console, after, f"After: {headline(after)}", said)
     console.print(Text(f"The tuning: {result.message.rstrip('.')}."))
+
+
+def _before_and_after(before: Profile, after: Profile, width: int) -> list[_Column]:
+    """The columns that there is room for: numbers are never cut."""
+    return [
+        ("J before", lambda i: _number(before.apjn[i])),
+        *[_bars(before)] * (width >= _WIDE),
+        ("J after", lambda i: _number(after.apjn[i])),
+        *[_bars(after)] * (width >= _ROOM_FOR_BARS),
+        *[_kernels("K before", before)] * (width >= _ROOM_FOR_BOTH_K),
+        _kernels("K after", after),
+    ]
+
+
+def _bars(profile: Profile) -> _Column:
+    return "log J", lambda i: _bar(profile, i)
+
+
+def _kernels(title: str, profile: Profile) -> _Column:
+    return title, lambda i: _number(profile.kernel[i + 1])
+
+
+def _number(value: Tensor) -> str:
+    return short(value, 1)
+
+
+def _room(title: str) -> int:
+    return _GAP + (2 * BAR + 1 if title == "log J" else _LONGEST_NUMBER)
 
 
 def show_comparison(console: Console, comparison: Comparison, model: str) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from critinit._files import replacing
+from critinit._files import write_bytes
 from critinit.cli.errors import CommandError
 
 
@@ -30,8 +30,7 @@ def save_weights(model: nn.Module, path: Path, metadata: Mapping[str, Any]) -> N
         )
     tensors = {n: t.detach().cpu().contiguous().clone() for n, t in state.items()}
     header = {"format": "pt", **{key: json.dumps(value) for key, value in metadata.items()}}
-    with replacing(path) as temporary:
-        save_file(tensors, temporary, header)
+    write_bytes(path, save(tensors, header))
 
 
 def load_weights(model: nn.Module, path: Path) -> None:

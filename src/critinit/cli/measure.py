@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from critinit.cli._finish import check_files, write_files
 from critinit.cli._options import Files, Probes, Running, Subject, flat
 from critinit.cli._prepare import prepare
 from critinit.cli._tables import show_blocks, show_profile
+from critinit.cli.errors import CommandError
 from critinit.errors import CritinitError
 from critinit.measurement import Method, measure
 
@@ -38,6 +40,8 @@ def command(
     J is how much a block scales the squared norm of a gradient: below 1 gradients vanish with
     depth, above they explode. K is the mean square of the signal.
     """
+    if check is not None and not 0 < check < math.inf:
+        raise CommandError(f"--check {check:g}: give a finite number above 0.")
     check_files(files.json, files.report)
     prepared = prepare(subject, running)
     console = output(running.quiet)

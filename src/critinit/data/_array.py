@@ -42,6 +42,8 @@ def _array(path: Path) -> NDArray[np.generic]:
     try:
         with path.open("rb") as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
+    except MemoryError as error:
+        raise DataError(f"{path} does not fit into memory: {error}. Save a part of it.") from error
     except (OSError, ValueError, EOFError) as error:
         raise CorruptDataError(f"{path} is no readable .npy array: {error}.") from error
     if array.dtype.kind not in "buif":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
 
-from critinit.cli.errors import CommandError
+from critinit.cli.errors import CommandError, is_out_of_memory
 from critinit.errors import CritinitError
 
 
@@ -24,12 +25,15 @@ def known(family: str, name: str, names: Iterable[str]) -> None:
 
 @contextmanager
 def building(what: str) -> Iterator[None]:
-    """Say which factory failed, and how."""
+    """Say which factory failed, and how; what it prints is no result."""
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     except CritinitError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if is_out_of_memory(error):
+            raise
         raise CommandError(
             f"{what} cannot be built: {type(error).__name__}: {error}. Check the --set arguments."
         ) from error

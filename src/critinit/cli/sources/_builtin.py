@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from torch import nn
@@ -39,8 +40,10 @@ class BuiltIn:
 
 def _hint(name: str) -> str:
     prefix, colon, rest = name.partition(":")
+    if colon and (near := get_close_matches(prefix, _PREFIXES, 1, 0.5)):
+        return f"Did you mean {near[0]}:{rest}?"
     if colon:
-        return f"{suggestion(prefix, _PREFIXES)} Write it before the colon: {_PREFIXES[0]}:{rest}."
+        return f"`{prefix}` is no source of models; write timm:NAME, torchvision:NAME or hf:NAME."
     if Path(name).suffix == ".py":
         return f"Of a file, name the function that makes the network, too: {name}:build."
     return f"{suggestion(name, registry.names())} `critinit models` lists and searches them all."

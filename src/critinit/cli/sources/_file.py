@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter, signature
 from pathlib import Path
@@ -44,7 +45,8 @@ class OwnFile:
             made = self.factory(**self.options)
         if not isinstance(made, nn.Module):
             raise CommandError(
-                f"{self.name} returned a {type(made).__name__}: it must return a torch.nn.Module."
+                f"{self.name} returned something of type {type(made).__name__}: it must return a "
+                "torch.nn.Module."
             )
         return made
 
@@ -60,7 +62,8 @@ def _run(path: Path) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look there
     try:
-        spec.loader.exec_module(module)
+        with redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise CommandError(
             f"{path} failed while it was run: {type(error).__name__}: {error}."
