@@ -19,6 +19,7 @@ CASES = {
     "measure mpl": "Did you mean 'mlp'",
     "measure resmlp_s21": "Did you mean 'resmlp_s24' or 'resmlp_s12'",
     "measure tim:resnet18": "timm:resnet18",
+    "measure timm:": "timm: needs a name behind it",
     "measure timm:resnt18": "Did you mean timm:resnet18",
     "measure torchvision:vgg91": "Did you mean torchvision:vgg19",
     "measure hf:gtp2": "Did you mean hf:gpt2",

@@ -17,6 +17,8 @@ CASES = {
     "measure-help": ("measure --help", 100),
     "measure-help-narrow": ("measure --help", 80),
     "measure": ("measure mlp --set depth=6 --batch 16", 80),
+    "measure-narrow": ("measure mlp --set depth=6 --batch 16", 60),
+    "measure-narrowest": ("measure bn_mlp --set depth=12 --batch 8", 45),
     "measure-long-names": ("measure bn_mlp --set depth=12 --set sigma_w=1.4 --batch 8", 80),
     "measure-critical": ("measure mlp --set depth=4 --set sigma_w=1.4142 --probes 4", 120),
     "tune": ("tune mlp --set depth=6 --batch 16", 80),

@@ -35,7 +35,7 @@ _SIGNS: dict[Tone, tuple[str, str]] = {
     "bad": ("✗", "bold red"),
 }
 _SHORTEST_NAME = 7
-_WIDE, _ROOM_FOR_BARS, _ROOM_FOR_BOTH_K = 106, 75, 52
+_WIDE, _ROOM_FOR_BARS, _ROOM_FOR_FOUR = 106, 75, 52
 _GAP = 2  # between columns
 _LONGEST_NUMBER = 8  # such as 1.23e-05
 _Column = tuple[str, Callable[[int], RenderableType]]
@@ -54,18 +54,12 @@ def show_profile(console: Console, profile: Profile, model: str) -> None:
 
 def show_blocks(console: Console, profile: Profile) -> None:
     """A row for every block."""
-    rows = table("l", "block", "J", "±", "log J", "K", "corr")
-    rows.add_row("", "(input)", "", "", "", short(profile.kernel[0]), _cosine(profile, 0))
-    for i, name in enumerate(_fitted(profile.names, console.width - 66)):
-        rows.add_row(
-            str(i),
-            name,
-            short(profile.apjn[i]),
-            short(profile.apjn_se[i], 8),
-            _bar(profile, i),
-            short(profile.kernel[i + 1]),
-            _cosine(profile, i + 1),
-        )
+    columns = _measured(profile, console.width)
+    rows = table("l", "block", *(title for title, _ in columns))
+    at_input = {"K": _number(profile.kernel[0]), "corr": _cosine(profile, 0)}
+    rows.add_row("", "(input)", *(at_input.get(title, "") for title, _ in columns))
+    for i, name in enumerate(_fitted(profile.names, _room_for_names(console, profile, columns))):
+        rows.add_row(str(i), name, *(cell(i) for _, cell in columns))
     console.print(rows)
 
 
@@ -75,8 +69,7 @@ def show_result(console: Console, result: Result, model: str, most: int | None =
     console.print(Text(f"{model}: {how_measured(after)}"), style="bold")
     columns = _before_and_after(before, after, console.width)
     rows = table("l", "block", *(title for title, _ in columns))
-    room = console.width - len(str(len(before.names) - 1)) - _GAP
-    names = _fitted(before.names, room - sum(_room(title) for title, _ in columns))
+    names = _fitted(before.names, _room_for_names(console, before, columns))
     left_out = _middle(len(names), most)
     for i, name in enumerate(names):
         if left_out and i == left_out.start:
@@ -91,14 +84,25 @@ def show_result(console: Console, result: Result, model: str, most: int | None =
     console.print(Text(f"The tuning: {result.message.rstrip('.')}."))
 
 
-def _before_and_after(before: Profile, after: Profile, width: int) -> list[_Column]:
+def _measured(profile: Profile, width: int) -> list[_Column]:
     """The columns that there is room for: numbers are never cut."""
+    return [
+        ("J", lambda i: _number(profile.apjn[i])),
+        *[("±", lambda i: _number(profile.apjn_se[i]))] * (width >= _ROOM_FOR_FOUR),
+        *[_bars(profile)] * (width >= _ROOM_FOR_BARS),
+        ("K", lambda i: _number(profile.kernel[i + 1])),
+        ("corr", lambda i: _cosine(profile, i + 1)),
+    ]
+
+
+def _before_and_after(before: Profile, after: Profile, width: int) -> list[_Column]:
+    """Likewise."""
     return [
         ("J before", lambda i: _number(before.apjn[i])),
         *[_bars(before)] * (width >= _WIDE),
         ("J after", lambda i: _number(after.apjn[i])),
         *[_bars(after)] * (width >= _ROOM_FOR_BARS),
-        *[_kernels("K before", before)] * (width >= _ROOM_FOR_BOTH_K),
+        *[_kernels("K before", before)] * (width >= _ROOM_FOR_FOUR),
         _kernels("K after", after),
     ]
 
@@ -113,6 +117,11 @@ def _kernels(title: str, profile: Profile) -> _Column:
 
 def _number(value: Tensor) -> str:
     return short(value, 1)
+
+
+def _room_for_names(console: Console, profile: Profile, columns: Sequence[_Column]) -> int:
+    number_of_block = len(str(len(profile.names) - 1))
+    return console.width - number_of_block - _GAP - sum(_room(title) for title, _ in columns)
 
 
 def _room(title: str) -> int:

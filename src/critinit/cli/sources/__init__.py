@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from critinit.cli.errors import CommandError
 from critinit.cli.sources._builtin import BuiltIn
 from critinit.cli.sources._file import OwnFile, is_file
 from critinit.cli.sources._hf import HuggingFace
@@ -18,6 +19,10 @@ def find(model: str, settings: dict[str, str]) -> Source:
     """What ``model`` names, with the arguments of ``--set``."""
     family, colon, name = model.partition(":")
     if colon and family in FAMILIES:
+        if not name:
+            raise CommandError(
+                f"{model} needs a name behind it: `critinit models {model}` lists them."
+            )
         return FAMILIES[family](name, settings)
     if is_file(model):
         return OwnFile(model, settings)
