@@ -56,7 +56,7 @@ def test_lightning() -> None:
 
 def test_hugging_face(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    pytest.importorskip("accelerate")
+    accelerate = pytest.importorskip("accelerate")
     torch.manual_seed(0)
     config = transformers.ViTConfig(
         hidden_size=32,
@@ -84,5 +84,8 @@ def test_hugging_face(tmp_path: Path) -> None:
         model, trainer.get_train_dataloader(), output=lambda out: out.logits
     ).log_apjn
     assert after[1:].abs().max() < before[1:].abs().max() / 2
-    trainer.train()
-    assert trainer.state.global_step == 2
+    try:
+        trainer.train()
+        assert trainer.state.global_step == 2
+    finally:
+        accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)

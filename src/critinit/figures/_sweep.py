@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import torch
@@ -83,13 +83,17 @@ def _results(
     tasks = (joblib.delayed(compute_group)(name, settings, group, device) for group in groups)
     options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
     with warnings.catch_warnings():
-        # A worker whose memory has grown is replaced: nothing that a user could mend.
+        # A worker whose memory has grown is replaced, and Ctrl-C cancels what is in flight: nothing
+        # that a user could mend.
         warnings.filterwarnings("ignore", "A worker stopped while", UserWarning)
+        warnings.filterwarnings("ignore", ".* still being processed by the workers", UserWarning)
         if cluster is None:
-            yield joblib.Parallel(workers, **options)(tasks)
+            with closing(joblib.Parallel(workers, **options)(tasks)) as results:
+                yield results
             return
         with _client(cluster), joblib.parallel_config("dask"):
-            yield joblib.Parallel(pre_dispatch="all", **options)(tasks)
+            with closing(joblib.Parallel(pre_dispatch="all", **options)(tasks)) as results:
+                yield results
 
 
 def _joblib() -> Any:
