@@ -91,9 +91,12 @@ def _results(
             with closing(joblib.Parallel(workers, **options)(tasks)) as results:
                 yield results
             return
-        with _client(cluster), joblib.parallel_config("dask"):
-            with closing(joblib.Parallel(pre_dispatch="all", **options)(tasks)) as results:
-                yield results
+        with (
+            _client(cluster),
+            joblib.parallel_config("dask"),
+            closing(joblib.Parallel(pre_dispatch="all", **options)(tasks)) as results,
+        ):
+            yield results
 
 
 def _joblib() -> Any:
