@@ -14,8 +14,8 @@ from models import MODELS, build
 
 import critinit
 from critinit._state import untouched
-from critinit.chain._chain import find_chain
 from critinit.chain._inputs import first_tensor, read_batches
+from critinit.chain._trace import find_chain
 
 PAGE = Path(__file__).parents[1] / "docs" / "cost.md"
 REPEATS = 9

@@ -18,9 +18,11 @@ from critinit._state import draw_seed, untouched
 from critinit.apjn import JVP, VJP, Estimator, Exact, Probes
 from critinit.apjn._estimator import examples_of, size_of, squared_norms, standard_error
 from critinit.apjn.probes import Noise
-from critinit.chain._chain import Blocks, Chain, Output, find_and_walk
+from critinit.chain._chain import Chain
+from critinit.chain._cut import Blocks, Output
 from critinit.chain._inputs import Batch, check_batch, check_model, first_tensor, read_batches
 from critinit.chain._tape import Tape
+from critinit.chain._trace import find_and_walk
 from critinit.chain._walk import DivergedError, LeakError, Tensors
 from critinit.errors import (
     CritinitError,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from critinit._state import with_own_randomness
 from critinit.chain import trace
 from critinit.chain._calls import same_module
-from critinit.chain._chain import Blocks, Output
+from critinit.chain._cut import Blocks, Output
 from critinit.chain._inputs import Batch, read_batches, uses_batch_statistics
 from critinit.errors import InputError
 from critinit.measurement import Progress, checked_generator, measure

@@ -1,5 +1,6 @@
 """The model as a chain of blocks: found, walked, and run block by block."""
 
-from critinit.chain._chain import Block, Chain, trace
+from critinit.chain._chain import Block, Chain
+from critinit.chain._trace import trace
 
 __all__ = ["Block", "Chain", "trace"]
