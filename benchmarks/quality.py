@@ -98,6 +98,15 @@ that batch, over the blocks that a multiplier can move. *Diverged* rates ended i
 """
 
 
+TAIL = """
+
+Where it falls short, J and K conflict in the output block. The sweep takes what comes to that
+block as given; the rounds over all blocks that follow see hardly any gain from there. Gradient
+descent comes from far away and ends elsewhere, with K falling along the whole depth, which costs
+every block a little and the last one less.
+"""
+
+
 def line(name: str, loss: str, runs: Mapping[str, Any]) -> tuple[str, bool]:
     """A row of the page, and whether the sweep is as good."""
     found = {
@@ -120,7 +129,7 @@ def page(runs: Mapping[str, Any]) -> str:
     rows = [line(name, loss, runs) for name, loss in known if (name, loss) in done]
     wins = sum(good for _, good in rows)
     verdict = f"The sweep's loss is at most that of gradient descent in {wins} of {len(rows)} rows."
-    return HEAD + "\n".join(row for row, _ in rows) + f"\n\n{verdict}\n"
+    return HEAD + "\n".join(row for row, _ in rows) + f"\n\n{verdict}{TAIL}"
 
 
 def main() -> None:
