@@ -334,9 +334,11 @@ def test_the_documented_rule_is_that_of_the_code() -> None:
 def test_tracing_is_linear_in_depth() -> None:
     def seconds(depth: int) -> float:
         model, x = mlp(nn.Tanh, depth), torch.randn(4, 6)
-        critinit.measure(model, x)
-        start = time.process_time()
-        critinit.measure(model, x)
-        return time.process_time() - start
+        times = []
+        for _ in range(5):  # the least, since what else the process does only adds to it
+            start = time.process_time()
+            critinit.measure(model, x)
+            times.append(time.process_time() - start)
+        return min(times)
 
     assert seconds(400) < 20 * seconds(50)
