@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from critinit._optional import optional
 from critinit.errors import CritinitError
 from critinit.figures._figure import Figure, Point, Row, Settings
 from critinit.figures._registry import find
@@ -79,7 +80,7 @@ def _results(
     if cluster is None and workers == 1:
         yield (compute_group(name, settings, group, device) for group in groups)
         return
-    joblib = _joblib()
+    joblib = optional("joblib", "more than one worker", "sweep", FigureError)
     tasks = (joblib.delayed(compute_group)(name, settings, group, device) for group in groups)
     options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
     with warnings.catch_warnings():
@@ -99,26 +100,10 @@ def _results(
             yield results
 
 
-def _joblib() -> Any:
-    try:
-        import joblib
-    except ImportError as error:
-        raise FigureError(
-            f"several workers need joblib ({error}). Install it with: pip install critinit[sweep]."
-        ) from error
-    return joblib
-
-
 def _client(address: str) -> Any:
+    distributed = optional("distributed", "a cluster", "sweep", FigureError)
     try:
-        import distributed
-    except ImportError as error:
-        raise FigureError(
-            f"a cluster needs distributed ({error}). Install it with: pip install critinit[sweep]."
-        ) from error
-    try:
-        client: Any = distributed.Client
-        return client(address, timeout=_PATIENCE)
+        return distributed.Client(address, timeout=_PATIENCE)
     except OSError as error:
         raise FigureError(
             f"there is no Dask scheduler at {address} ({error}). Start one with `dask scheduler`, "
