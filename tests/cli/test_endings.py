@@ -96,6 +96,35 @@ def test_ctrl_c_at_any_moment(seconds: float, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+SWALLOWS = """
+import time
+print("here", flush=True)
+try:
+    time.sleep(60)
+except BaseException:
+    pass
+"""
+
+
+def test_ctrl_c_that_an_import_would_swallow(tmp_path: Path) -> None:
+    """As packages in C do while they set themselves up."""
+    (tmp_path / "network.py").write_text(SWALLOWS)
+    with subprocess.Popen(
+        [*PROGRAM, "measure", "network.py:network"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stderr is not None
+        assert child.stderr.readline() == "running network.py\n"
+        assert child.stderr.readline() == "here\n"
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate()
+    assert (child.returncode, err) == (130, "critinit: interrupted\n")
+
+
 def test_a_reader_that_has_seen_enough() -> None:
     with subprocess.Popen(
         [*PROGRAM, "theory", "mlp", "--depth", "5000"],
