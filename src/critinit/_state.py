@@ -171,11 +171,13 @@ def random_state(seed: int) -> Iterator[None]:
             np.random.set_state(numpy)
 
 
-def with_own_randomness(draw: Callable[[], Iterator[T]], seed: int) -> Iterator[T]:
-    """The items of ``draw()``, for which alone the global generators run on from ``seed``.
+def with_own_randomness(draw: Callable[[], Iterator[T]], generator: torch.Generator) -> Iterator[T]:
+    """The items of ``draw()``, for which alone the global generators run on from a seed.
 
-    A loader that shuffles or augments then gives the same items each time, and nobody notices.
+    It is the one ``generator`` began with, so a loader that shuffles or augments gives the same
+    items each time, and neither ``generator`` nor anybody else notices.
     """
+    seed = generator.initial_seed()
     items: Iterator[T] | None = None
     state: tuple[Any, ...] = ()
     while True:

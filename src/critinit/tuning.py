@@ -120,7 +120,7 @@ def _posed(
     """The problem to solve, the profile before, and the batch that judges."""
     check_count("probes", probes)
     estimator = VJP(Probes(probes, generator))
-    batches = _Batches(module, inputs, generator.initial_seed() % 2**63)
+    batches = _Batches(module, inputs, generator)
     judge = batches.held_back
     chain, before = find_and_measure(module, judge, blocks, span, estimator, generator, output)
     problem = Problem(
@@ -153,18 +153,18 @@ class _Batches:
     Every round is drawn with the same randomness, so that what is held back stays the same.
     """
 
-    def __init__(self, model: nn.Module, inputs: object, seed: int) -> None:
+    def __init__(self, model: nn.Module, inputs: object, generator: torch.Generator) -> None:
         if isinstance(inputs, Iterator):
             inputs = list(inputs)  # several rounds are needed
         self.model = model
         self.inputs = inputs
-        self.seed = seed
+        self.generator = generator
         first_two = list(islice(self._round(), 2))
         self.held_back = first_two[0]
         self.several = len(first_two) > 1
 
     def _round(self) -> Iterator[Batch]:
-        return with_own_randomness(lambda: read_batches(self.model, self.inputs), self.seed)
+        return with_own_randomness(lambda: read_batches(self.model, self.inputs), self.generator)
 
     def to_tune(self) -> Iterator[Batch]:
         """A round over all but the first."""
