@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from cli.terminal import PROGRAM, environment, process
+from cli.terminal import PROGRAM, call, environment, process
 
 OLD = "old contents\n"
+OWN = Path(__file__).with_name("networks.py")
 TINY = ("mlp", "--set", "depth=3", "--set", "width=32", "--batch", "8")
 
 # Stops when a file is about to be put in its place, with all of it written beside it.
@@ -245,9 +246,19 @@ def test_ctrl_c_while_it_is_imported() -> None:
     assert (ended.returncode, ended.stderr) == (130, "critinit: interrupted\n")
 
 
-def test_what_a_factory_prints_is_no_result() -> None:
-    own = Path(__file__).with_name("networks.py")
-    call = ("measure", f"{own}:talks", "--size", "16", "--json", "/dev/stdout", "--quiet")
-    ended = process(*call)
-    assert ended.err == "how wide shall it be?\n"
+@pytest.mark.parametrize(
+    ("factory", "said"), [("talks", "how wide shall it be?"), ("talks_at_work", "shape (32, 16)")]
+)
+def test_what_a_network_prints_is_no_result(factory: str, said: str) -> None:
+    model = f"{OWN}:{factory}"
+    ended = process("measure", model, "--size", "16", "--json", "/dev/stdout", "--quiet")
+    assert said in ended.err.splitlines()
     assert json.loads(ended.out)["run"]["seed"] == 0
+
+
+@pytest.mark.parametrize("command", ["measure", "tune", "scan", "compare"])
+def test_what_a_network_prints_at_work_is_no_result_of_any_command(command: str) -> None:
+    ended = call(command, f"{OWN}:talks_at_work", "--size", "16")
+    assert ended.status == 0, ended.err
+    assert "shape (" in ended.err
+    assert "shape (" not in ended.out
