@@ -28,6 +28,19 @@ def one_by_one(
     return [[point] for point in points]
 
 
+def of_a_kind(points: Sequence[Point], key: str, size: int | None = None) -> list[list[Point]]:
+    """Groups that agree in ``key``, of at most ``size`` points.
+
+    >>> of_a_kind([{"mu": 0, "x": 1}, {"mu": 1, "x": 1}, {"mu": 0, "x": 2}], "mu")
+    [[{'mu': 0, 'x': 1}, {'mu': 0, 'x': 2}], [{'mu': 1, 'x': 1}]]
+    """
+    kinds: dict[Any, list[Point]] = {}
+    for point in points:
+        kinds.setdefault(point[key], []).append(point)
+    groups = kinds.values()
+    return [g[i : i + (size or len(g))] for g in groups for i in range(0, len(g), size or len(g))]
+
+
 @dataclass(frozen=True)
 class Figure:
     """A figure as parts that know nothing of files, workers and clusters.
