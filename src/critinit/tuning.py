@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import islice
 
 import torch
@@ -102,6 +103,7 @@ def tune_(
         keep_multipliers(module, solution.multipliers, keep)
     message = "; ".join([solution.message, *problem.limits()])
     converged = solution.converged and torch.equal(problem.counted(), problem.in_loss())
+    after = replace(after, span=span)  # it was measured on the chain that is merged already
     return Result(before, after, solution.multipliers, solution.history, converged, message)
 
 

@@ -144,6 +144,32 @@ def test_depth_terms_do_not_explode() -> None:
     assert np.abs(gelu.weight_depth).max() < np.abs(gelu.weight_isolated).max()
 
 
+@pytest.mark.parametrize(
+    ("name", "sigma_w", "sigma_b"),
+    [("relu", 2.0, 0.3), ("gelu", 1.7, 0.1), ("gelu", 1.2, 0.5), ("tanh", 3.0, 0.1)],
+)
+def test_kernel_terms_of_later_blocks_stay_finite(
+    name: str, sigma_w: float, sigma_b: float
+) -> None:
+    """∂log r^{l'+1,l'}/∂a_W^{l+1} is nowhere above the isolated 2/a_W, and no larger at depth."""
+
+    def largest(depth: int) -> float:
+        by_weight = theory.sensitivity(
+            depth, name, sigma_w=sigma_w, sigma_b=sigma_b
+        ).log_kernel_by_weight
+        return float(np.abs(np.tril(np.diff(by_weight, axis=0))).max())
+
+    assert largest(80) < 2
+    assert largest(80) == pytest.approx(largest(20), rel=1e-3)
+
+
+def test_kernel_terms_do_not_depend_on_the_depth_of_relu_without_biases() -> None:
+    """K behind a multiplier scales with its square: every later ratio stays."""
+    found = theory.sensitivity(30, "relu", sigma_w=1.7, a_w=np.linspace(0.8, 1.2, 31))
+    expected = np.tril(np.broadcast_to(2 / np.linspace(0.8, 1.2, 31), (31, 31)))
+    np.testing.assert_allclose(found.log_kernel_by_weight, expected, rtol=1e-12)
+
+
 def test_gradients_that_do_not_exist() -> None:
     with pytest.raises(theory.TheoryError, match="a_w holds a zero"):
         theory.sensitivity(2, sigma_w=1.0, a_w=[1.0, 0.0, 1.0])
