@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 Scale = Literal["smoke", "small", "paper"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
 Settings = Mapping[str, Any]
 Point = dict[str, Any]
 Row = dict[str, Any]
