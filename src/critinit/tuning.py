@@ -11,9 +11,9 @@ from itertools import islice
 import torch
 from torch import nn
 
-from critinit._state import draw_seed, untouched, with_own_randomness
+from critinit._state import all_or_nothing, draw_seed, untouched, with_own_randomness
 from critinit.apjn import VJP, Probes
-from critinit.base import Base, all_or_nothing, reset_
+from critinit.base import Base, reset_
 from critinit.chain._cut import Blocks, Output
 from critinit.chain._inputs import Batch, check_batch, check_model, read_batches
 from critinit.errors import InputError
