@@ -78,18 +78,23 @@ def test_ctrl_c_while_writing_leaves_nothing(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("seconds", [0.4, 1.2, 2.5])
-def test_ctrl_c_at_any_moment(seconds: float, tmp_path: Path) -> None:
-    """While torch is imported, the network built, traced, or tuned."""
-    command = ["tune", "mlp", "--set", "depth=400", "--solver", "sgd", "--json", "found.json"]
-    with subprocess.Popen(
-        [*PROGRAM, *command],
-        cwd=tmp_path,
+def started(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    """The program as a process of its own, with pipes to read what it says."""
+    return subprocess.Popen(
+        [*PROGRAM, *arguments],
+        cwd=cwd,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    ) as child:
+    )
+
+
+@pytest.mark.parametrize("seconds", [0.4, 1.2, 2.5])
+def test_ctrl_c_at_any_moment(seconds: float, tmp_path: Path) -> None:
+    """While torch is imported, the network built, traced, or tuned."""
+    command = ["tune", "mlp", "--set", "depth=400", "--solver", "sgd", "--json", "found.json"]
+    with started(*command, cwd=tmp_path) as child:
         time.sleep(seconds)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate()
@@ -110,14 +115,7 @@ except BaseException:
 def test_ctrl_c_that_an_import_would_swallow(tmp_path: Path) -> None:
     """As packages in C do while they set themselves up."""
     (tmp_path / "network.py").write_text(SWALLOWS)
-    with subprocess.Popen(
-        [*PROGRAM, "measure", "network.py:network"],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as child:
+    with started("measure", "network.py:network", cwd=tmp_path) as child:
         assert child.stderr is not None
         assert child.stderr.readline() == "running network.py\n"
         assert child.stderr.readline() == "here\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -21,19 +23,22 @@ def multipliers() -> tuple[Tensor, Tensor]:
     return a[0].requires_grad_(), a[1].requires_grad_()
 
 
+def network(a_w: Tensor, a_b: Tensor) -> dict[str, Any]:
+    """The same as `recursion` is given, for `critinit.theory`."""
+    return {
+        "sigma_w": SIGMA_W,
+        "sigma_b": SIGMA_B,
+        "a_w": a_w.detach().numpy(),
+        "a_b": a_b.detach().numpy(),
+        "kernel": KERNEL,
+    }
+
+
 @pytest.mark.parametrize("name", MOMENTS)
 def test_the_recursion(name: str) -> None:
     a_w, a_b = multipliers()
     j, k = recursion(name, SIGMA_W, SIGMA_B, a_w, a_b, KERNEL)
-    found = theory.mlp(
-        DEPTH,
-        name,
-        sigma_w=SIGMA_W,
-        sigma_b=SIGMA_B,
-        a_w=a_w.detach().numpy(),
-        a_b=a_b.detach().numpy(),
-        kernel=KERNEL,
-    )
+    found = theory.mlp(DEPTH, name, **network(a_w, a_b))
     np.testing.assert_allclose(found.apjn, j.detach().numpy(), rtol=1e-11)
     np.testing.assert_allclose(found.kernel, k.detach().numpy(), rtol=1e-11)
 
@@ -42,15 +47,7 @@ def test_the_recursion(name: str) -> None:
 def test_sensitivity(name: str) -> None:
     a_w, a_b = multipliers()
     j, k = recursion(name, SIGMA_W, SIGMA_B, a_w, a_b, KERNEL)
-    found = theory.sensitivity(
-        DEPTH,
-        name,
-        sigma_w=SIGMA_W,
-        sigma_b=SIGMA_B,
-        a_w=a_w.detach().numpy(),
-        a_b=a_b.detach().numpy(),
-        kernel=KERNEL,
-    )
+    found = theory.sensitivity(DEPTH, name, **network(a_w, a_b))
     for row in range(DEPTH + 1):
         for value, by_w, by_b in (
             (j[row].log(), found.log_apjn_by_weight, found.log_apjn_by_bias),
@@ -70,17 +67,7 @@ def test_loss_gradients(name: str, loss: theory.gradients.Loss) -> None:
     a_w, a_b = multipliers()
     value = LOSSES[loss](*recursion(name, SIGMA_W, SIGMA_B, a_w, a_b, KERNEL))
     value.backward()
-    found = theory.loss_gradient(
-        DEPTH,
-        name,
-        sigma_w=SIGMA_W,
-        sigma_b=SIGMA_B,
-        a_w=a_w.detach().numpy(),
-        a_b=a_b.detach().numpy(),
-        kernel=KERNEL,
-        loss=loss,
-        lam=0.3,
-    )
+    found = theory.loss_gradient(DEPTH, name, loss=loss, lam=0.3, **network(a_w, a_b))
     assert found.loss == pytest.approx(float(value.detach()), rel=1e-10)
     np.testing.assert_allclose(found.weight, a_w.grad.numpy(), rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(
