@@ -34,10 +34,10 @@ all take turns (torch {{torch}}).
 TAIL = """
 *Floor* is what no measurement can go below: one forward pass and one backward pass to the input
 only, without weight gradients. *Measure* is `critinit.measure(model, batch)` with one probe, as a
-user calls it: it finds the blocks on one example (two where BatchNorm is in training mode), which
-costs a forward pass on those and the Python of looking at every call, and then walks the chain
-once. With a batch of 4, as for ViT-tiny here, that one example is a quarter of a forward pass. The
-mark is 0.95, on VGG19_BN, ResMLP-S12 and ViT-tiny. What the walk adds to the floor: drawing a probe
+user calls it: it finds the blocks on one example (two where BatchNorm is in training mode), by a
+sketch of the run that leaves out the products of linear layers and attention, and the Python of
+looking at every call; and then it walks the chain once. The mark is 0.95, on VGG19_BN, ResMLP-S12
+and ViT-tiny. What the walk adds to the floor: drawing a probe
 for every component of every `h^l`, a copy of each `h^l` (the model may overwrite it), the norms for
 J, K and the correlation, and putting the model's state back. *Trace* (`critinit.trace`) finds the
 blocks and records the whole batch once, so that each block can be run alone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -59,6 +60,18 @@ def gradients_for(parameters: Iterable[Tensor]) -> Iterator[None]:
     finally:
         for parameter in switched:
             parameter.requires_grad_(False)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Inside, Python does not look for garbage again and again while a graph grows."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Run a model for the calls it makes alone, at a fraction of the cost.
 
-A product with a weight is taken over none of its terms: shapes and the autograd graph are the same,
-the values are wrong. Once the model asks for one of them, only a true run can tell what it calls.
+Products with a weight are taken over none of their terms, and attention is paid to one key: shapes
+and the autograd graph are the same, the values are wrong. Once the model asks for one of them, only
+a true run can tell what it calls.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 _PLAIN = {Tensor, nn.Parameter}  # not quantised, distributed or otherwise special
@@ -24,6 +26,14 @@ class ValuesNeededError(RuntimeError):
     """The model asked for a value that a sketch does not have."""
 
 
+def _no_terms(x: Tensor, weight: Tensor, *bias: Tensor) -> tuple[Tensor, ...]:
+    return (x[..., :0], weight[..., :0], *bias)
+
+
+def _one_key(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+    return query, key[..., :1, :], value[..., :1, :]
+
+
 class Sketch:
     """Calls torch functions as ``func(*args, **kwargs)`` would, but for products."""
 
@@ -35,11 +45,17 @@ class Sketch:
     ) -> Any:
         if not self._is_true and getattr(func, "__name__", "") in _READS:
             raise ValuesNeededError("the model asks for a value")
-        if func is nn.functional.linear and len(args) > 1 and set(map(type, args[:2])) <= _PLAIN:
-            self._is_true = False
-            x, weight, *bias = args
-            args = (x[..., :0], weight[..., :0], *bias)
+        if func is F.linear and len(args) > 1 and _are_plain(args[:2]):
+            args, self._is_true = _no_terms(*args), False
+        elif func is F.scaled_dot_product_attention and len(args) == 3 and _are_plain(args):
+            if kwargs.get("attn_mask") is not None:
+                kwargs = {**kwargs, "attn_mask": kwargs["attn_mask"][..., :1]}
+            args, self._is_true = _one_key(*args), False
         return func(*args, **kwargs)
+
+
+def _are_plain(tensors: tuple[Any, ...]) -> bool:
+    return set(map(type, tensors)) <= _PLAIN
 
 
 def truly(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from critinit._state import gradients_for, untouched
+from critinit._state import gradients_for, untouched, without_collector
 from critinit.chain._chain import Chain
 from critinit.chain._cut import Blocks, Output, cut
 from critinit.chain._discovery import discover
@@ -94,12 +94,12 @@ def find_chain(
             "measure. Layers in a plain list are not seen (use nn.ModuleList); complex and "
             "quantised weights are not supported."
         )
-    with gradients_for(model.parameters()):
+    with gradients_for(model.parameters()), without_collector():
         few = batch if whole_batch else batch.head(_examples_needed(model))
         found = discover(model, names, few, output, sketch=not whole_batch)
         if found.failure is not None and not whole_batch:
             found = discover(model, names, batch, output, sketch=False)
-    return cut(model, found, blocks, output)
+        return cut(model, found, blocks, output)
 
 
 def _examples_needed(model: nn.Module) -> int:
