@@ -29,6 +29,22 @@ class Residual(nn.Module):
         return self.linear(F.relu(self.norm(h))) + self.mu * h
 
 
+class FunctionalNorm(nn.Module):
+    """Normalizes by the function, on buffers of its own."""
+
+    def __init__(self, depth: int = 3) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(6, 6) for _ in range(depth))
+        self.register_buffer("mean", torch.zeros(6))
+        self.register_buffer("var", torch.ones(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = x
+        for layer in self.layers:
+            h = F.relu(F.batch_norm(layer(h), self.mean, self.var, training=self.training))
+        return h
+
+
 class FunctionalResidual(nn.Module):
     """Skip connections written out in one ``forward``."""
 
@@ -311,6 +327,7 @@ CASES: dict[str, Case] = {
     "pre-bn mu=0": Case(partial(pre_bn, 0.0), rows(), ["0", "1", "2", "3", "4"]),
     "layernorm": Case(partial(normalized, lambda: nn.LayerNorm(8)), rows(), ["0", "3", "6", "9"]),
     "batchnorm": Case(partial(normalized, lambda: nn.BatchNorm1d(8)), rows(), ["0", "3", "6", "9"]),
+    "batchnorm by its function": Case(FunctionalNorm, rows(), ["layers.0", "layers.1", "layers.2"]),
     "groupnorm": Case(
         partial(normalized, lambda: nn.GroupNorm(2, 8)), rows(), ["0", "3", "6", "9"]
     ),

@@ -132,6 +132,18 @@ def test_the_sweep_brings_the_loss_down(name: str, loss: Any) -> None:
     assert end < 0.35 * start or end < 0.01 * len(final)
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if "batchnorm" in name or "dense" in name])
+@pytest.mark.parametrize("solver", [critinit.Sweep(), critinit.SGD(steps=2)])
+def test_buffers_are_as_they_were(name: str, solver: Any) -> None:
+    model, inputs = CASES[name].build()
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    assert before
+    critinit.tune_(model, inputs, solver=solver)
+    for name, buffer in model.named_buffers():
+        assert torch.equal(buffer, before[name]), name
+        assert not vars(buffer)
+
+
 @pytest.mark.parametrize("name", ["mlp tanh", "cnn batchnorm", "vit", "resmlp", "language model"])
 @pytest.mark.parametrize("optimizer", [None, lambda a: torch.optim.Adam(a, lr=0.02)])
 def test_gradient_descent_brings_the_loss_down(name: str, optimizer: Any) -> None:

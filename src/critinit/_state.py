@@ -85,16 +85,23 @@ def module_state(model: nn.Module, written: Iterable[Tensor] = ()) -> Iterator[N
     """
     modules = list(model.modules())
     saved = [(m.__dict__, dict(m.__dict__), _filled_containers(m)) for m in modules]
+    buffers = {b for m in modules for b in m._buffers.values() if b is not None}
     values = [(p, p.data, p.data.clone()) for p in {*_renormalized_weights(modules), *written}]
     try:
-        _run_on_copies_of_buffers(modules)
+        for buffer in buffers:
+            buffer._critinit_copy = standing_for(buffer, buffer.detach().clone())  # type: ignore[attr-defined]
+        for module in modules:
+            for name, value in module._buffers.items():
+                module._buffers[name] = value if value is None else copy_in_use(value)
         yield
     finally:
+        for buffer in buffers:
+            buffer.__dict__.pop("_critinit_copy", None)
         for attributes, values_before, containers in saved:
             _restore(attributes, values_before, containers)
-        for parameter, data, value in values:
+        for parameter, data, kept in values:
             parameter.data = data
-            data.copy_(value)
+            data.copy_(kept)
 
 
 @contextmanager
@@ -114,16 +121,10 @@ def all_or_nothing(model: nn.Module) -> Iterator[None]:
         raise
 
 
-def _run_on_copies_of_buffers(modules: Iterable[nn.Module]) -> None:
-    copies: dict[int, Tensor] = {}
-    for module in modules:
-        for name, buffer in module._buffers.items():
-            if buffer is not None:
-                module._buffers[name] = copies.setdefault(id(buffer), _copy_of(buffer))
-
-
-def _copy_of(buffer: Tensor) -> Tensor:
-    return standing_for(buffer, buffer.detach().clone())
+def copy_in_use(tensor: Tensor) -> Tensor:
+    """What stands for a buffer in the run that is under way, or the tensor itself."""
+    found: Tensor = getattr(tensor, "_critinit_copy", tensor)
+    return found
 
 
 def standing_for(original: Tensor, stand_in: Tensor) -> Tensor:

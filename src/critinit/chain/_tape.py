@@ -14,7 +14,7 @@ from torch.autograd.graph import Node
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from critinit._state import original
+from critinit._state import copy_in_use, original
 from critinit.errors import ModelError
 
 _AS_THEY_ARE = (
@@ -172,7 +172,7 @@ def _filled(
         return stand_in(leaf)
     if isinstance(leaf, Snapshot):
         return _copy_around_tensors(leaf.state)
-    return leaf
+    return copy_in_use(leaf) if isinstance(leaf, Tensor) else leaf
 
 
 class _ShareTensors(TorchFunctionMode):
