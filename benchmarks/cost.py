@@ -26,18 +26,22 @@ def seconds(run: Callable[[], object], repeats: int = 5) -> float:
     return statistics.median(times)
 
 
+def rounds(jobs: Sequence[Callable[[], object]], repeats: int) -> list[list[float]]:
+    """Process times of all jobs in turn, so many times, after one round to warm up.
+
+    What slows a shared machine down for a while then weighs on one job as much as on the rest.
+    """
+    for job in jobs:
+        job()
+    return [[seconds(job, repeats=1) for job in jobs] for _ in range(repeats)]
+
+
 def ratios(
     unit: Callable[[], object], runs: Sequence[Callable[[], object]], repeats: int = 5
 ) -> list[float]:
-    """The process time of each run over that of ``unit``: median of rounds of all in turn.
-
-    What slows a shared machine down for a while then weighs on the unit as much as on the rest.
-    """
-    jobs = [unit, *runs]
-    for job in jobs:
-        job()
-    rounds = [[seconds(job, repeats=1) for job in jobs] for _ in range(repeats)]
-    return [statistics.median(times[i] / times[0] for times in rounds) for i in range(1, len(jobs))]
+    """The process time of each run over that of ``unit``: median of rounds of all in turn."""
+    times = rounds([unit, *runs], repeats)
+    return [statistics.median(t[i] / t[0] for t in times) for i in range(1, len(runs) + 1)]
 
 
 def forward_backward(model: nn.Module, x: Tensor) -> None:

@@ -1,0 +1,52 @@
+"""Each point in a process of its own, with a limit: what hangs or crashes costs one point."""
+
+from __future__ import annotations
+
+import multiprocessing
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+Point = dict[str, Any]  # what JSON can hold
+Run = Callable[[], Point]
+
+
+def isolated(run: Run, limit: float) -> Point:
+    """What ``run`` returns, or ``{"failed": why}`` after an exception, a crash or ``limit`` seconds.
+
+    The process is a fork, so that the packages are imported once.
+    """
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_report, args=(run, sender))
+    process.start()
+    sender.close()
+    try:
+        if not receiver.poll(limit):
+            return {"failed": f"no result within {limit:.0f} s"}
+        result: Point = receiver.recv()
+        return result
+    except EOFError:
+        process.join()
+        return {"failed": f"the process ended with status {process.exitcode}"}
+    finally:
+        process.kill()
+        process.join()
+
+
+def _report(run: Run, sender: Connection) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    try:
+        sender.send(run())
+    except Exception as error:
+        sender.send({"failed": one_line(error), "where": traceback.format_exc().splitlines()[-3:]})
+
+
+def one_line(error: Exception) -> str:
+    """Its type and the beginning of its message."""
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message[:157]}{'…' * (len(message) > 157)}"
