@@ -1,4 +1,4 @@
-"""``make bench``: everything beside the peers, into ``results.json``, and from it ``docs/benchmarks.md``.
+"""``make bench``: critinit beside its peers, into ``results.json`` and ``docs/benchmarks.md``.
 
 Resumable: every point is kept as soon as it is there. ``--only WORD`` runs the points whose name
 contains it, ``--fresh`` runs them again, ``--page`` only writes the page.
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import beside
+import edges
 from isolated import Run, isolated
 from readable import page
 
@@ -29,7 +30,7 @@ PACKAGES = ("torch", "torchvision", "timm", "lsuv", "gradinit")
 
 
 def points() -> dict[str, Run]:
-    return beside.points()
+    return beside.points() | edges.points()
 
 
 def load() -> dict[str, Any]:

@@ -7,7 +7,6 @@ process: process time, one thread, the median of rounds in turn.
 from __future__ import annotations
 
 import copy
-import math
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,7 @@ from kept import Kept
 from memory import peak
 from models import BESIDE
 from peers import METHODS, Batches, Method
+from tasks import tasks
 from torch import Tensor, nn
 
 import critinit
@@ -54,14 +54,6 @@ def build(name: str) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
     return make().train(), tasks(shape, BATCHES + 1)
 
 
-def tasks(shape: tuple[int, ...], count: int) -> list[tuple[Tensor, Tensor]]:
-    """Batches of noise, with ten labels that can be learned from them."""
-    generator = torch.Generator().manual_seed(1)
-    teacher = torch.randn(math.prod(shape[1:]), 10, generator=generator)
-    images = [torch.randn(shape, generator=generator) for _ in range(count)]
-    return [(x, (x.flatten(1) @ teacher).argmax(1)) for x in images]
-
-
 def compared(model_name: str, method: Method) -> Point:
     """One row: what it costs, what it reaches, what it changed besides."""
     warnings.simplefilter("ignore")
@@ -76,11 +68,14 @@ def compared(model_name: str, method: Method) -> Point:
 def at_once(
     model: nn.Module, batches: Batches, method: Method
 ) -> tuple[Point, nn.Module, list[str]]:
-    """The cost of all of it, of several rounds."""
-    copies = [copy.deepcopy(model) for _ in range(ROUNDS + 1)]
-    kept, last = Kept.of(model), copies[0]
-    unit = unit_of(model, batches)
-    times = rounds([unit, lambda: method.init(copies.pop(), batches, 0)], ROUNDS)
+    """The cost of all of it, of several rounds, or after a long one just another."""
+    kept, last, unit = Kept.of(model), copy.deepcopy(model), unit_of(model, batches)
+    unit()
+    warm = seconds(lambda: method.init(last, batches, 0), repeats=1)
+    count = ROUNDS if warm < PATIENCE / ROUNDS else 1
+    copies = [copy.deepcopy(model) for _ in range(count)]
+    jobs = [unit, lambda: method.init(copies.pop(), batches, 0)]
+    times = rounds(jobs, count, warm_up=False)
     return {"cost": [run / one for one, run in times]}, last, kept.changed(last)
 
 

@@ -26,12 +26,14 @@ def seconds(run: Callable[[], object], repeats: int = 5) -> float:
     return statistics.median(times)
 
 
-def rounds(jobs: Sequence[Callable[[], object]], repeats: int) -> list[list[float]]:
-    """Process times of all jobs in turn, so many times, after one round to warm up.
+def rounds(
+    jobs: Sequence[Callable[[], object]], repeats: int, warm_up: bool = True
+) -> list[list[float]]:
+    """Process times of all jobs in turn, so many times.
 
     What slows a shared machine down for a while then weighs on one job as much as on the rest.
     """
-    for job in jobs:
+    for job in jobs if warm_up else ():
         job()
     return [[seconds(job, repeats=1) for job in jobs] for _ in range(repeats)]
 

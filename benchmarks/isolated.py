@@ -15,7 +15,7 @@ Run = Callable[[], Point]
 
 
 def isolated(run: Run, limit: float) -> Point:
-    """What ``run`` returns, or ``{"failed": why}`` after an exception, a crash or ``limit`` seconds.
+    """What ``run`` returns, or ``{"failed": why}``: an exception, a crash, ``limit`` seconds.
 
     The process is a fork, so that the packages are imported once.
     """

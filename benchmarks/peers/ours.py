@@ -8,25 +8,25 @@ from torch import nn
 
 import critinit
 from critinit import baselines
-from peers._method import Batches, Method
+from peers._method import Batches, Initialize, Method
 
 STEPS = 500  # of the paper's Algorithm 1
 
 
-def sweep(loss: Any) -> Any:
-    def init(model: nn.Module, batches: Batches, _: int) -> None:
-        critinit.tune_(model, batches[0][0], loss=loss)
+def sweep(loss: Any) -> Initialize:
+    def init(model: nn.Module, batches: Batches, _: int) -> critinit.Result:
+        return critinit.tune_(model, batches[0][0], loss=loss)
 
     return init
 
 
-def descent(model: nn.Module, batches: Batches, steps: int) -> None:
+def descent(model: nn.Module, batches: Batches, steps: int) -> critinit.Result:
     images = [x for x, _ in batches]
-    critinit.tune_(model, [images[0], *images], solver=critinit.SGD(steps=steps, eps=0.0))
+    return critinit.tune_(model, [images[0], *images], solver=critinit.SGD(steps=steps, eps=0.0))
 
 
-def autoinit(model: nn.Module, batches: Batches, _: int) -> None:
-    baselines.find("autoinit")(model, batches[0][0])
+def autoinit(model: nn.Module, batches: Batches, _: int) -> critinit.Result:
+    return baselines.autoinit_(model, batches[0][0])
 
 
 METHODS = (
@@ -34,7 +34,7 @@ METHODS = (
     Method("sweep, J and K", "`critinit.tune_(model, x)`: `JKL(0.05)`", sweep(None), aim="J"),
     Method(
         "autoinit",
-        "`critinit.baselines.find('autoinit')`: orthogonal weights and drawn biases, then the sweep",
+        "`critinit.baselines.autoinit_(model, x)`: orthogonal weights and drawn biases, then a sweep",
         autoinit,
         aim="J",
     ),
