@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
+import signal
+import sys
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -10,6 +13,7 @@ from typing import Any
 
 import torch
 
+PR_SET_PDEATHSIG = 1
 Point = dict[str, Any]  # what JSON can hold
 Run = Callable[[], Point]
 
@@ -38,6 +42,8 @@ def isolated(run: Run, limit: float) -> Point:
 
 
 def _report(run: Run, sender: Connection) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # not to outlive a killed parent
     torch.set_num_threads(1)
     torch.manual_seed(0)
     try:

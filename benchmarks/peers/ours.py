@@ -34,7 +34,7 @@ METHODS = (
     Method("sweep, J and K", "`critinit.tune_(model, x)`: `JKL(0.05)`", sweep(None), aim="J"),
     Method(
         "autoinit",
-        "`critinit.baselines.autoinit_(model, x)`: orthogonal weights and drawn biases, then a sweep",
+        "`critinit.baselines.autoinit_(model, x)`: orthogonal weights, drawn biases, a sweep",
         autoinit,
         aim="J",
     ),
