@@ -52,13 +52,14 @@ def forward_backward(model: nn.Module, x: Tensor) -> None:
     model.zero_grad(set_to_none=True)
 
 
-def forward_and_input_backward(model: nn.Module, x: Tensor) -> None:
-    """The least that any measurement needs: no weight gradients."""
+def forward_and_input_backward(model: nn.Module, x: Tensor, probes: int = 1) -> None:
+    """The least that any measurement needs: a backward pass a probe, no weight gradients."""
     asked = [p.requires_grad for p in model.parameters()]
     for p in model.parameters():
         p.requires_grad_(False)
     leaf = x.clone().requires_grad_()
     out = first_tensor(model(leaf))
-    torch.autograd.grad(out, leaf, torch.randn_like(out))
+    for left in reversed(range(probes)):
+        torch.autograd.grad(out, leaf, torch.randn_like(out), retain_graph=left > 0)
     for p, was in zip(model.parameters(), asked, strict=True):
         p.requires_grad_(was)
