@@ -70,7 +70,7 @@ def objective(
 
 METHODS = (
     Method(
-        "GradInit",
+        "GradInit algorithm",
         f"our own code, from the paper's description: {STEPS} steps, for SGD",
         gradinit_from_its_paper,
         STEPS,

@@ -26,5 +26,5 @@ def init(model: nn.Module, batches: Batches, steps: int) -> None:
 
 
 METHODS = (
-    Method("gradinit", f"the package `gradinit`, its README's loop, {STEPS} steps", init, STEPS),
+    Method("gradinit package", f"the loop that its README shows, {STEPS} steps", init, STEPS),
 )

@@ -12,4 +12,4 @@ def init(model: nn.Module, batches: Batches, _: int) -> None:
     lsuv.lsuv_with_singlebatch(model, batches[0][0], verbose=False)
 
 
-METHODS = (Method("lsuv", "the package `lsuv`, `lsuv_with_singlebatch`", init, aim="variance"),)
+METHODS = (Method("lsuv package", "`lsuv.lsuv_with_singlebatch(model, x)`", init, aim="variance"),)

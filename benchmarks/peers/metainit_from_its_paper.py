@@ -76,7 +76,7 @@ def _moved(weight: Tensor, slope: Tensor, velocity: float) -> float:
 
 METHODS = (
     Method(
-        "MetaInit",
+        "MetaInit algorithm",
         f"our own code, from the paper's description: {STEPS} steps",
         metainit_from_its_paper,
         STEPS,

@@ -1,2 +1,0 @@
-def page(results):
-    return str(len(results["points"]))

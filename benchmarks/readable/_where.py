@@ -1,0 +1,40 @@
+"""Where critinit's own time goes."""
+
+from __future__ import annotations
+
+from where import PHASES, REST
+
+from readable._tables import Points, number, of, table
+
+
+def section(points: Points) -> list[str]:
+    found = of(points, "profile")
+    names = {key: key.replace(" | ", ", ") for key, p in found.items() if "phases" in p}
+    rows = [
+        [phase, *(share(found[key]["phases"].get(phase, 0.0)) for key in names)]
+        for phase in (*PHASES, REST)
+    ]
+    cost = ["*cost of this run*", *(number(found[key]["cost"]) for key in names)]
+    return [
+        "## Where the time goes",
+        "",
+        "Shares of the process time of one run, by phase; the inner phase counts where one is "
+        "within another (*measure* is without finding the blocks, *polish* without the J it looks "
+        "at). `tune_` is the default, `JKL(0.05)` by the sweep, and *measure* in it is before and "
+        "after.",
+        "",
+        *table(["", *names.values()], [*rows, cost]),
+        "The kinds of autograd nodes that took most, as shares of all that operators took under "
+        "torch's profiler (what a node calls included; forward passes are not nodes):",
+        "",
+        *(f"- {said}: {kinds(found[key]['nodes'])}" for key, said in names.items()),
+        "",
+    ]
+
+
+def share(part: float) -> str:
+    return f"{100 * part:.0f} %"
+
+
+def kinds(nodes: dict[str, float]) -> str:
+    return ", ".join(f"{name} {share(part)}" for name, part in nodes.items())
