@@ -33,7 +33,7 @@ def points() -> dict[str, Run]:
 
 
 def costs(name: str) -> Point:
-    """Medians of rounds in which all take turns, after one to warm up."""
+    """Medians of rounds in which all take turns."""
     warnings.simplefilter("ignore")
     make, shape, scale, _ = TUNED[name]
     torch.manual_seed(0)
@@ -56,7 +56,7 @@ def costs(name: str) -> Point:
         }
         return {what: value / unit for what, value in taken.items()}
 
-    found = [once() for _ in range(ROUNDS + 1)][1:]
+    found = [once() for _ in range(ROUNDS)]
     return {what: statistics.median(r[what] for r in found) for what in found[0]}
 
 
