@@ -72,7 +72,7 @@ def test_metainit_makes_the_quotient_smaller(scripts: Any) -> None:
 
     def quotient() -> float:
         values = {n: p.detach().clone().requires_grad_() for n, p in model.named_parameters()}
-        return float(scripts.metainit.gradient_quotient(model, values, *batches[0]))
+        return float(scripts.metainit.gradient_quotient(model, values, *batches[0]).detach())
 
     before = quotient()
     scripts.metainit.metainit_from_its_paper(model, batches, 40)
