@@ -11,6 +11,9 @@ from cases import CASES, Boxed, FunctionalResidual, boundaries, mlp
 from torch import Tensor, nn
 
 import critinit
+from critinit._state import untouched
+from critinit.chain._inputs import first_tensor, read_batches
+from critinit.chain._trace import find_chain
 
 
 @pytest.mark.parametrize("name", list(CASES))
@@ -38,6 +41,43 @@ def test_every_block_runs_alone(name: str) -> None:
                 else:
                     torch.testing.assert_close(got, expected, rtol=0, atol=0)
     model.load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.random])
+def test_a_sketch_on_few_examples_finds_what_a_true_run_on_all_finds(name: str) -> None:
+    model, inputs = CASES[name].build()
+    batch = next(read_batches(model, inputs))
+    with untouched(model, seed=0):
+        sketched, true = (
+            find_chain(model, batch, None, first_tensor, whole_batch)
+            for whole_batch in (False, True)
+        )
+    assert sketched.names == true.names
+    for a, b in zip(sketched, true, strict=True):
+        assert list(a.parameters) == list(b.parameters)
+
+
+class Routed(nn.Module):
+    """Goes on by what its first layer says, as often as another does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.narrow, self.last = (nn.Linear(8, 8, bias=False) for _ in range(3))
+        self.wide = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h: Tensor = self.first(x)
+        h = self.wide(h) if h.abs().sum() > 0 else self.narrow(h)
+        while h.norm() < 100:  # for ever, if products were zero
+            h = 2 * self.last(h) + h
+        return h
+
+
+def test_a_model_whose_calls_depend_on_values() -> None:
+    torch.manual_seed(0)
+    names = critinit.trace(Routed(), torch.randn(4, 8)).names
+    assert names[:3] == ["first", "wide.0", "wide.2"]
+    assert len(names) > 3
 
 
 def test_a_block_follows_its_input_and_its_parameters() -> None:

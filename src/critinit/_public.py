@@ -1,6 +1,7 @@
 """The public names, imported by `critinit` when the first of them is asked for."""
 
 from critinit.base import reset_
+from critinit.baselines.autoinit import autoinit_
 from critinit.chain import Block, Chain, trace
 from critinit.errors import (
     BlockError,
@@ -38,6 +39,7 @@ __all__ = [
     "Profile",
     "Result",
     "Sweep",
+    "autoinit_",
     "batch_scan",
     "fold_",
     "measure",

@@ -8,7 +8,7 @@ its saved tensors thrown away, so a deep model costs no more memory than its lar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,10 @@ from torch.autograd.graph import Node, saved_tensors_hooks
 from critinit._state import module_state
 from critinit.chain._calls import CallWatcher, tensors_in
 from critinit.chain._inputs import Batch
+from critinit.chain._sketch import Sketch, ValuesNeededError, truly
 from critinit.errors import CritinitError, NotDifferentiableError
+
+FunctionCall = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
 @dataclass(eq=False)
@@ -97,8 +100,10 @@ class Discoverer(CallWatcher):
         names: dict[nn.Module, str],
         written: WrittenParameters,
         integer_inputs: list[Tensor],
+        call: FunctionCall,
     ) -> None:
         super().__init__(names)
+        self.call = call
         self.names = names
         self.written = written
         self.root = Call("", None, None, begin=0)
@@ -118,7 +123,7 @@ class Discoverer(CallWatcher):
     ) -> Any:
         self.written.before(func, args)
         label = getattr(func, "__name__", str(func))
-        return self._record(label, None, lambda: func(*args, **kwargs), args, kwargs)
+        return self._record(label, None, lambda: self.call(func, args, kwargs), args, kwargs)
 
     def _record(
         self,
@@ -181,17 +186,18 @@ def discover(
     names: dict[nn.Module, str],
     batch: Batch,
     select: Callable[[Any], Tensor],
+    sketch: bool,
 ) -> Discovery:
     """Run ``model`` on ``batch`` and return the call tree and the graph's two ends.
 
     A model that raises in the middle is not an error yet: the graph then ends with the last tensor
-    that was computed, so that everything before the failure can still be measured.
+    that was computed, so that everything before the failure can still be measured. A ``sketch``
+    computes no products, unless the model needs their values.
     """
-    try:
-        with without_activations():
-            return _discover(model, names, batch, select)
-    except ActivationsNeededError:  # the model differentiates something itself
-        return _discover(model, names, batch, select)
+    for call in (Sketch(), truly) if sketch else (truly,):
+        with suppress(ValuesNeededError, ActivationsNeededError), without_activations():
+            return _discover(model, names, batch, select, call)
+    return _discover(model, names, batch, select, truly)  # it differentiates something itself
 
 
 def _discover(
@@ -199,17 +205,18 @@ def _discover(
     names: dict[nn.Module, str],
     batch: Batch,
     select: Callable[[Any], Tensor],
+    call: FunctionCall,
 ) -> Discovery:
     failure: Exception | None = None
     output: Tensor | None = None
     written = WrittenParameters(model)
     with written.kept(), module_state(model), torch.enable_grad():
         batch, leaves = batch.outside_inference().with_leaves()
-        watcher = Discoverer(names, written, batch.integers())
+        watcher = Discoverer(names, written, batch.integers(), call)
         try:
             with watcher:
                 output = _checked_output(select(model(*batch.args, **batch.kwargs)))
-        except (ActivationsNeededError, CritinitError):
+        except (ValuesNeededError, ActivationsNeededError, CritinitError):
             raise
         except Exception as error:
             failure = error

@@ -84,7 +84,8 @@ def find_chain(
 ) -> Chain:
     """Discover the model on a few examples of ``batch`` and cut it into blocks.
 
-    A few examples make the same calls as many do; where they do not, the walk diverges.
+    A few examples, and a sketch of the run, make the same calls as the whole does; where they do
+    not, the walk diverges.
     """
     names = {module: name for name, module in model.named_modules()}
     if not any(p.is_floating_point() for p in model.parameters()):
@@ -95,9 +96,9 @@ def find_chain(
         )
     with gradients_for(model.parameters()):
         few = batch if whole_batch else batch.head(_examples_needed(model))
-        found = discover(model, names, few, output)
-        if found.failure is not None and few is not batch:
-            found = discover(model, names, batch, output)
+        found = discover(model, names, few, output, sketch=not whole_batch)
+        if found.failure is not None and not whole_batch:
+            found = discover(model, names, batch, output, sketch=False)
     return cut(model, found, blocks, output)
 
 

@@ -97,7 +97,8 @@ RESMLP_CIFAR10_CPU = replace(
     name="resmlp-s12-cifar10-cpu",
     about=(
         "resmlp-s12-cifar10 for two cores: 96 channels instead of 384 and patches of 8 instead of "
-        "4 pixels, 12 epochs of 10,000 images with drops at 9 and 11, tuned with 100 steps on 64."
+        "4 pixels, 12 epochs of 10,000 images with drops at 9 and 11, tuned with 100 steps on 64. "
+        "The grid has one weight decay."
     ),
     model="resmlp",
     options={"width": 96, "depth": 12, "patch": 8, "layerscale": 0.1},
@@ -105,6 +106,7 @@ RESMLP_CIFAR10_CPU = replace(
     epochs=12,
     drops=(9, 11),
     examples=10_000,
+    weight_decays=(1e-4,),
 )
 
 VGG_CIFAR10_CPU = replace(
@@ -112,7 +114,7 @@ VGG_CIFAR10_CPU = replace(
     name="vgg19_bn-cifar10-cpu",
     about=(
         "vgg19_bn-cifar10 for two cores: widths divided by 4, 8 epochs of 10,000 images with drops "
-        "at 4 and 6, tuned with 50 steps."
+        "at 4 and 6, tuned with 50 steps. The grid has one weight decay."
     ),
     model="vgg",
     options={"layers": 19, "batchnorm": True, "width": 16},
@@ -120,6 +122,7 @@ VGG_CIFAR10_CPU = replace(
     epochs=8,
     drops=(4, 6),
     examples=10_000,
+    weight_decays=(0.001,),
 )
 
 RESMLP_IMAGENET_CPU = replace(
