@@ -7,7 +7,6 @@ from typing import Any
 from torch import nn
 
 import critinit
-from critinit import baselines
 from peers._method import Batches, Initialize, Method
 
 STEPS = 500  # of the paper's Algorithm 1
@@ -26,7 +25,7 @@ def descent(model: nn.Module, batches: Batches, steps: int) -> critinit.Result:
 
 
 def autoinit(model: nn.Module, batches: Batches, _: int) -> critinit.Result:
-    return baselines.autoinit_(model, batches[0][0])
+    return critinit.autoinit_(model, batches[0][0])
 
 
 METHODS = (
@@ -34,7 +33,7 @@ METHODS = (
     Method("sweep, J and K", "`critinit.tune_(model, x)`: `JKL(0.05)`", sweep(None), aim="J"),
     Method(
         "autoinit",
-        "`critinit.baselines.autoinit_(model, x)`: orthogonal weights, drawn biases, a sweep",
+        "`critinit.autoinit_(model, x)`: orthogonal weights, drawn biases, a sweep",
         autoinit,
         aim="J",
     ),

@@ -79,8 +79,8 @@ class TestIsolated:
         )
 
     def test_a_crash_and_no_end(self, scripts: Any) -> None:
-        crash = lambda: os.kill(os.getpid(), signal.SIGSEGV)  # noqa: E731
-        assert "status -11" in scripts.isolated.isolated(crash, 20)["failed"]
+        crash = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
+        assert "status -9" in scripts.isolated.isolated(crash, 20)["failed"]
         start = time.monotonic()
         assert "within" in scripts.isolated.isolated(lambda: time.sleep(60), 0.5)["failed"]
         assert time.monotonic() - start < 20
