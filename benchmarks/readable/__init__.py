@@ -41,6 +41,8 @@ def page(results: dict[str, Any]) -> str:
         "",
         *_beside.findings(points),
         *_edges.findings(points),
+        *_scaling.findings(points),
+        *_where.findings(points),
         *_beside.section(points),
         *_edges.section(points),
         *_scaling.section(points),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from beside import PATIENCE, PROBES, ROUNDS, UNIT
 from models import BESIDE
 from peers import METHODS
+from peers.ours import METHODS as OURS
 
 from readable._tables import NONE, Points, between, listed, number, of, table
 
@@ -53,31 +54,36 @@ def findings(points: Points) -> list[str]:
 
 def against(rows: Rows) -> list[str]:
     """Where a peer does better than the default of critinit."""
-    ours = ("sweep, J", DEFAULT, "autoinit", "paper's descent")
+    peers = [m.name for m in METHODS.values() if m not in OURS]
     lines = []
     for what, key in (("|log J|", "j"), ("|log K ratio|", "k")):
-        ahead = []
-        for model in BESIDE:
-            own = value(rows, model, DEFAULT, key)
-            others = {m: value(rows, model, m, key) for m in METHODS if m not in ours}
-            lower = {m: v for m, v in others.items() if v is not None and own and v < own}
-            if lower and own is not None:
-                best = min(lower, key=lambda m: lower[m])
-                ahead.append(f"{model} ({best}: {number(lower[best])} against {number(own)})")
-        said = listed(ahead) if ahead else "none of the models"
-        lines.append(f"- A peer leaves a smaller largest {what} than `{DEFAULT}` on {said}.")
-    cheaper = {
-        m: sum(
-            median(rows[f"{b} | {m}"]["cost"]) < median(rows[f"{b} | {DEFAULT}"]["cost"])
-            for b in BESIDE
-            if finished(rows, b, m) and finished(rows, b, DEFAULT)
+        own = {m: value(rows, m, DEFAULT, key) for m in BESIDE}
+        best = {m: best_of(rows, m, peers, key) for m in BESIDE}
+        known = [m for m in BESIDE if own[m] is not None and best[m] is not None]
+        ahead = [
+            f"{m} ({best[m][1]}: {number(best[m][0])} against {number(own[m])})"
+            for m in known
+            if best[m][0] < own[m]
+        ]
+        lines.append(
+            f"- The best of the peers leaves a smaller largest {what} than `{DEFAULT}` on "
+            f"{len(ahead)} of {len(known)} models{': ' * bool(ahead)}{'; '.join(ahead)}."
         )
-        for m in METHODS
-        if m not in ours
-    }
-    told = [f"{name} on {count}" for name, count in cheaper.items() if count]
-    lines.append(f"- Cheaper than `{DEFAULT}`: {listed(told) if told else 'no peer'}.")
-    return [*lines, ""]
+    cheaper = []
+    for name in peers:
+        pairs = [
+            (median(rows[f"{m} | {name}"]["cost"]), median(rows[f"{m} | {DEFAULT}"]["cost"]))
+            for m in BESIDE
+            if finished(rows, m, name) and finished(rows, m, DEFAULT)
+        ]
+        if pairs:
+            cheaper.append(f"{name} on {sum(a < b for a, b in pairs)} of {len(pairs)}")
+    return [*lines, f"- Cheaper than `{DEFAULT}`: {listed(cheaper)}.", ""] if cheaper else lines
+
+
+def best_of(rows: Rows, model: str, methods: Sequence[str], key: str) -> tuple[float, str] | None:
+    found = [(value(rows, model, name, key), name) for name in methods]
+    return min(((v, name) for v, name in found if v is not None), default=None)
 
 
 def finished(rows: Rows, model: str, method: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from where import PHASES, REST
 
-from readable._tables import Points, number, of, table
+from readable._tables import Points, listed, number, of, table
 
 
 def section(points: Points) -> list[str]:
@@ -30,6 +30,18 @@ def section(points: Points) -> list[str]:
         *(f"- {said}: {kinds(found[key]['nodes'])}" for key, said in names.items()),
         "",
     ]
+
+
+def findings(points: Points) -> list[str]:
+    """The phase that takes most of a tuning."""
+    lines = []
+    for key, point in of(points, "profile").items():
+        name, _, what = key.partition(" | ")
+        if what == "tune_" and "phases" in point:
+            first, second = sorted(point["phases"], key=lambda p: -point["phases"][p])[:2]
+            parts = [f"{phase} ({share(point['phases'][phase])})" for phase in (first, second)]
+            lines.append(f"- Of tuning {name}, most goes into {listed(parts)}.")
+    return [*lines, ""]
 
 
 def share(part: float) -> str:
