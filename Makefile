@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-slow zoo bench bench-quick bench-measure bench-tune bench-quality training-runs training-page clean
+.PHONY: help demo test test-fast check test-slow zoo bench bench-quick bench-measure bench-tune bench-quality training-runs training-page clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -14,7 +14,9 @@ help: ## list the targets
 demo: $(INSTALLED) ## watch a deep network learn nothing, and learn once it is tuned
 	$(BIN)/python -m critinit demo
 
-test: check ## check, then run the fast tests
+test: check test-fast ## check, then run the fast tests
+
+test-fast: $(INSTALLED) ## run the fast tests
 	$(PYTEST) -n 2
 
 check: $(INSTALLED) ## lint, format, types, doctests

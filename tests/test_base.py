@@ -439,7 +439,7 @@ def test_a_fault_in_any_write_leaves_the_model_as_it_was(
     name: str, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, _ = CASES[name].build()
-    genuine = critinit.base._write
+    genuine = critinit.base.write
     count, at = 0, 0
 
     def write(module: nn.Module, key: str, value: Tensor) -> None:
@@ -449,7 +449,7 @@ def test_a_fault_in_any_write_leaves_the_model_as_it_was(
         if count == at:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("critinit.base._write", write)
+    monkeypatch.setattr("critinit.base.write", write)
     reset_(copy.deepcopy(model), base)
     for place in range(1, count + 1):
         state, count, at = StateOf(model), 0, place

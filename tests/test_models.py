@@ -20,8 +20,9 @@ from timm.models.mlp_mixer import ResBlock as TimmBlock
 from torch import Tensor, nn
 
 import critinit
-from critinit import models
+from critinit import models, theory
 from critinit.models import OptionError, UnknownModelError
+from critinit.models.resmlp import ResBlock
 
 VGGS = [f"vgg{layers}{norm}" for layers in (11, 13, 16, 19) for norm in ("", "_bn")]
 TINY: dict[str, dict[str, Any]] = {  # options that make each family small
@@ -189,6 +190,30 @@ class TestResMLP:
         theirs = on_meta(partial(timm_resmlp, **options))
         assert_same_outputs(on_meta(partial(models.resmlp, **options)), theirs, shape)
 
+    def test_derivative_of_a_block_is_the_printed_one(self) -> None:
+        """Eq. resmlp_derivative, entry by entry, with an E of its own for each channel."""
+        torch.manual_seed(0)
+        n, d, mu = 4, 3, 0.7
+        block = ResBlock(d, n, 4 * d, nn.Tanh(), 0.4, mu).double()
+        for scale in (block.ls1, block.ls2):
+            nn.init.uniform_(scale, 0.2, 0.6)
+        h = torch.randn(1, n, d, dtype=torch.double)
+        found = torch.autograd.functional.jacobian(block, h).squeeze()  # patch, channel, both
+        tokens, channels = block.linear_tokens.weight, block.mlp_channels
+        c = mu * h + block.ls1 * block.linear_tokens(h.transpose(1, 2)).transpose(1, 2)
+        slope = 1 - channels.fc1(c)[0].tanh().square()  # patch, hidden
+        through = torch.einsum(
+            "i,ik,mk,kj->mij", block.ls2, channels.fc2.weight, slope, channels.fc1.weight
+        )
+        same_patch, same_channel = torch.eye(n).double(), torch.eye(d).double()
+        expected = (
+            torch.einsum("mij,j,mn->minj", through, block.ls1, tokens)
+            + mu * torch.einsum("mij,mn->minj", through, same_patch)
+            + mu * torch.einsum("i,ij,mn->minj", block.ls1, same_channel, tokens)
+            + mu**2 * torch.einsum("ij,mn->minj", same_channel, same_patch)
+        )
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
     @pytest.mark.parametrize("make", [models.resmlp, timm_resmlp])
     def test_draw_is_timms(self, make: Callable[..., nn.Module]) -> None:
         """What is drawn, said of ours and of theirs."""
@@ -238,6 +263,42 @@ class TestPreNorm:
             out = F.linear(normalized.tanh(), layer.weight, layer.bias)
             h = out + mu * h if out.shape == h.shape else out
         torch.testing.assert_close(model(x), h, rtol=1e-12, atol=1e-12)
+
+    def test_derivative_of_batchnorm_is_the_printed_one(self) -> None:
+        """Entry by entry, between examples too."""
+        torch.manual_seed(0)
+        n, h = 5, torch.randn(5, 3, dtype=torch.double)
+        norm = nn.BatchNorm1d(3, eps=1e-30, affine=False).double()
+        found = torch.autograd.functional.jacobian(norm, h)  # example, channel, both
+        projector = torch.eye(n).double() - 1 / n
+        centred = projector @ h
+        length = centred.norm(dim=0)
+        own = math.sqrt(n) * (
+            projector[:, :, None] / length - centred[:, None] * centred[None] / length**3
+        )
+        expected = torch.einsum("xyi,ij->xiyj", own, torch.eye(3).double())
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+    @pytest.mark.parametrize("mu", [0.0, 1.0])
+    def test_length_of_the_centred_batch_settles(self, mu: float) -> None:
+        """Conjecture proj: at (|B| − 1)/|B| (K_xx − K_xx'), ever closer as the batch grows."""
+        torch.manual_seed(0)
+        width, depth = 1000, 4
+        drawn: dict[str, Any] = {"mu": mu, "sigma_w": 1.2, "sigma_b": 0.3}
+        model = models.bn_mlp(width, depth, inputs=width, outputs=width, **drawn)
+        spreads = []
+        for size in (16, 256):
+            with torch.no_grad():
+                h = model[:-3](torch.randn(size, width))  # before norm, activation and head
+            lengths = h.var(0, correction=0)  # of each unit
+            predicted = theory.bn_mlp(depth, batch_size=size, **drawn)
+            difference = predicted.kernel[-2] * (1 - predicted.correlation[-2])
+            expected = (size - 1) / size * difference
+            error = 4 * float(lengths.std()) / math.sqrt(width) + expected * depth / width
+            assert float(lengths.mean()) == pytest.approx(expected, abs=error)
+            spreads.append(float(lengths.std()) / expected)
+        assert spreads[0] == pytest.approx(math.sqrt(2 / 15), rel=0.1)  # of 15 squares
+        assert spreads[1] < spreads[0] / 3
 
     @pytest.mark.parametrize("name", ["bn_mlp", "ln_mlp"])
     def test_affine(self, name: str) -> None:

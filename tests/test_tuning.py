@@ -178,6 +178,18 @@ def cnn_again() -> nn.Module:
     return CASES["cnn batchnorm"].build()[0]
 
 
+@pytest.mark.parametrize("solver", [critinit.Sweep(), critinit.SGD(0.02, steps=60, eps=2e-3)])
+def test_blocks_are_tuned_several_at_once(solver: Any) -> None:
+    """``span=2``: every second boundary alone is looked at, and every parameter is still scaled."""
+    model, x = relu_mlp(sigma_w=2.0, depth=5, width=100)
+    result = critinit.tune_(model, x, critinit.JLL(), solver, span=2, probes=4)
+    assert (len(result.after), result.after.span) == (3, 2)
+    assert len(result.multipliers) == len(list(model.parameters()))
+    assert result.converged, result.message
+    logs = critinit.measure(model, x, span=2, probes=64).log_apjn
+    assert logs[1:].abs().max() < 0.1
+
+
 @pytest.mark.parametrize("solver", [critinit.Sweep(), critinit.SGD(steps=5)])
 def test_the_same_generator_gives_the_same_bits(solver: Any) -> None:
     results = []

@@ -84,6 +84,23 @@ def module_state(model: nn.Module, written: Iterable[Tensor] = ()) -> Iterator[N
             data.copy_(value)
 
 
+@contextmanager
+def all_or_nothing(model: nn.Module) -> Iterator[None]:
+    """Put every parameter and buffer back if anything is raised inside."""
+    tables = [(m._buffers, dict(m._buffers)) for m in model.modules()]
+    tensors = [*model.parameters(), *model.buffers()]
+    values = [tensor.detach().clone() for tensor in tensors]
+    try:
+        yield
+    except BaseException:
+        for table, before in tables:
+            table.update(before)
+        with torch.no_grad():
+            for tensor, value in zip(tensors, values, strict=True):
+                tensor.copy_(value)
+        raise
+
+
 def _run_on_copies_of_buffers(modules: Iterable[nn.Module]) -> None:
     copies: dict[int, Tensor] = {}
     for module in modules:
@@ -171,11 +188,13 @@ def random_state(seed: int) -> Iterator[None]:
             np.random.set_state(numpy)
 
 
-def with_own_randomness(draw: Callable[[], Iterator[T]], seed: int) -> Iterator[T]:
-    """The items of ``draw()``, for which alone the global generators run on from ``seed``.
+def with_own_randomness(draw: Callable[[], Iterator[T]], generator: torch.Generator) -> Iterator[T]:
+    """The items of ``draw()``, for which alone the global generators run on from a seed.
 
-    A loader that shuffles or augments then gives the same items each time, and nobody notices.
+    It is the one ``generator`` began with, so a loader that shuffles or augments gives the same
+    items each time, and neither ``generator`` nor anybody else notices.
     """
+    seed = generator.initial_seed()
     items: Iterator[T] | None = None
     state: tuple[Any, ...] = ()
     while True:

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.parameter import is_lazy
-from torch.nn.utils.parametrizations import _SpectralNorm
-from torch.nn.utils.parametrize import (
-    ParametrizationList,
-    is_parametrized,
-    type_before_parametrizations,
-)
 
-from critinit._state import draw_seed, module_state, untouched
+from critinit._parametrized import originals, parametrizations, unparametrized, values_of, write
+from critinit._state import all_or_nothing, draw_seed, module_state, untouched
 from critinit.chain._calls import same_module
 from critinit.chain._partition import NORMALIZATIONS
 from critinit.errors import InputError, ModelError, NotFiniteError
@@ -118,29 +112,6 @@ def reset_(
     return model
 
 
-@torch.no_grad()
-def scale_weight(module: nn.Module, factor: float) -> None:
-    """Multiply what ``module`` uses as its weight, through whatever parametrizes it."""
-    _write(module, "weight", _values(module)["weight"] * factor)
-
-
-@contextmanager
-def all_or_nothing(model: nn.Module) -> Iterator[None]:
-    """Put every parameter and buffer back if anything is raised inside."""
-    tables = [(m._buffers, dict(m._buffers)) for m in model.modules()]
-    tensors = [*model.parameters(), *model.buffers()]
-    values = [tensor.detach().clone() for tensor in tensors]
-    try:
-        yield
-    except BaseException:
-        for table, before in tables:
-            table.update(before)
-        with torch.no_grad():
-            for tensor, value in zip(tensors, values, strict=True):
-                tensor.copy_(value)
-        raise
-
-
 def _check(base: object, bias_std: float | None) -> None:
     if not callable(base) and base not in ("kaiming", "orthogonal", "default"):
         raise InputError(
@@ -177,7 +148,7 @@ class _Slot:
     kind: Kind | None
 
     def write(self, value: Tensor) -> None:
-        _write(self.module, self.key, value.to(self.value))
+        write(self.module, self.key, value.to(self.value))
 
 
 def _slots(model: nn.Module, frozen: set[int]) -> Iterator[_Slot]:
@@ -185,43 +156,13 @@ def _slots(model: nn.Module, frozen: set[int]) -> Iterator[_Slot]:
     modules = [(n, m) for n, m in model.named_modules() if "parametrizations" not in n.split(".")]
     seen = set(frozen)
     for prefix, module in sorted(modules, key=lambda pair: isinstance(pair[1], _EMBEDDINGS)):
-        values = _values(module)
+        values = values_of(module)
         for key, kind in _kinds(module, values).items():
-            identity = id(_originals(module, key)[0])
+            identity = id(originals(module, key)[0])
             if identity not in seen:
                 seen.add(identity)
                 name = f"{prefix}.{key}" if prefix else key
                 yield _Slot(name, module, key, values[key], kind)
-
-
-def _values(module: nn.Module) -> dict[str, Tensor]:
-    """A module's own floating parameters, parametrized ones by what they amount to."""
-    values = {k: p.detach() for k, p in module._parameters.items() if p is not None}
-    parametrized = _parametrizations(module)
-    if parametrized:
-        with module_state(module):  # spectral_norm iterates whenever it is looked at
-            values |= {k: getattr(module, k).detach().clone() for k in parametrized}
-    return {k: value for k, value in values.items() if value.is_floating_point()}
-
-
-def _parametrizations(module: nn.Module) -> dict[str, ParametrizationList]:
-    """What computes a module's tensors from parameters, rather than from buffers."""
-    if not is_parametrized(module):
-        return {}
-    lists = cast(nn.ModuleDict, module.parametrizations).items()
-    return {k: cast(ParametrizationList, p) for k, p in lists if any(True for _ in _own(p))}
-
-
-def _own(module: nn.Module) -> Iterator[nn.Parameter]:
-    return module.parameters(recurse=False)
-
-
-def _originals(module: nn.Module, key: str) -> list[Tensor]:
-    """The parameter behind ``key``; several where weight_norm or the like has split it."""
-    parametrized = _parametrizations(module).get(key)
-    if parametrized is None:
-        return [module.get_parameter(key)]
-    return list(_own(parametrized))
 
 
 def _kinds(module: nn.Module, values: dict[str, Tensor]) -> dict[str, Kind | None]:
@@ -294,27 +235,6 @@ def _stacked(module: nn.Module, rows: int) -> int:
     return 1
 
 
-def _write(module: nn.Module, key: str, value: Tensor) -> None:
-    """Let ``module`` use ``value`` for ``key``, through the inverse of what parametrizes it."""
-    made: Any = value  # a tensor, or several after the innermost step
-    for step in reversed(list(_parametrizations(module).get(key, ()))):
-        right_inverse: Any = getattr(step, "right_inverse", None)
-        if right_inverse is not None:
-            with suppress(NotImplementedError):  # it counts as the identity then, as for torch
-                made = right_inverse(made)
-        if isinstance(step, _SpectralNorm):  # its singular vectors are those of the old weight
-            step._power_method(step._reshape_weight_to_matrix(made), 15)
-    values: Sequence[Tensor] = [made] if isinstance(made, Tensor) else made
-    for original, new in zip(_originals(module, key), values, strict=True):
-        if original.shape != new.shape:
-            raise ModelError(
-                f"{key} of {type(module).__name__} is parametrized from another shape, "
-                f"{tuple(original.shape)}, without a right_inverse: it cannot be drawn. Give the "
-                "parametrization one, or draw the submodules around it one by one."
-            )
-        original.copy_(new)
-
-
 def _reset_modules(model: nn.Module, frozen: set[int]) -> None:
     """Each module's own ``reset_parameters``, inner ones first; embeddings are drawn later."""
     kept = [(p, p.clone()) for p in model.parameters() if id(p) in frozen]
@@ -322,13 +242,13 @@ def _reset_modules(model: nn.Module, frozen: set[int]) -> None:
         if isinstance(module, _EMBEDDINGS) or _own_reset(module) is None:
             continue
         with module_state(module):  # BatchNorm resets its buffers, too
-            plain = _unparametrized(module)
+            plain = unparametrized(module)
             reset = _own_reset(plain)
             assert reset is not None
             reset()
-        for key in _parametrizations(module):
-            if id(_originals(module, key)[0]) not in frozen:
-                _write(module, key, plain.get_parameter(key).detach())
+        for key in parametrizations(module):
+            if id(originals(module, key)[0]) not in frozen:
+                write(module, key, plain.get_parameter(key).detach())
     for parameter, value in kept:
         parameter.copy_(value)
 
@@ -340,15 +260,3 @@ def _own_reset(module: nn.Module) -> Callable[[], object] | None:
         if callable(reset):
             return reset
     return None
-
-
-def _unparametrized(module: nn.Module) -> nn.Module:
-    """A stand-in with plain parameters where ``module`` has parametrized ones, else itself."""
-    parametrized = _parametrizations(module)
-    if not parametrized:
-        return module
-    plain: nn.Module = object.__new__(type_before_parametrizations(module))
-    plain.__dict__.update(module.__dict__)
-    values = {key: nn.Parameter(getattr(module, key).detach().clone()) for key in parametrized}
-    plain.__dict__["_parameters"] = {**module._parameters, **values}
-    return plain

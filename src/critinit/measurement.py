@@ -14,23 +14,16 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from critinit._passage import Passage
 from critinit._state import draw_seed, untouched
 from critinit.apjn import JVP, VJP, Estimator, Exact, Probes
-from critinit.apjn._estimator import examples_of, size_of, squared_norms, standard_error
 from critinit.apjn.probes import Noise
 from critinit.chain._chain import Chain
 from critinit.chain._cut import Blocks, Output
 from critinit.chain._inputs import Batch, check_batch, check_model, first_tensor, read_batches
-from critinit.chain._tape import Tape
 from critinit.chain._trace import find_and_walk
-from critinit.chain._walk import DivergedError, LeakError, Tensors
-from critinit.errors import (
-    CritinitError,
-    InputError,
-    ModelError,
-    NotDifferentiableError,
-    NotFiniteError,
-)
+from critinit.chain._walk import DivergedError, LeakError
+from critinit.errors import CritinitError, InputError, ModelError
 from critinit.profile import Profile
 
 Method = Literal["vjp", "jvp", "exact"]
@@ -197,16 +190,16 @@ class _Measurement:
         self.span = span
         self.progress = progress or (lambda done, total: None)
         self.sizes: list[int] = []
-        self.seen: list[_Passage] = []
+        self.seen: list[Passage] = []
         self.chain: Chain | None = None
 
     def add(self, chain: Chain, batch: Batch) -> None:
         """Measure one batch. After an error, what was measured before hangs on it."""
-        passages: list[_Passage] = []
+        passages: list[Passage] = []
         try:
             for _ in range(self.estimator.walks):
                 report = partial(self._report, len(passages), len(chain))
-                passages.append(_Passage(chain, self.estimator, batch.size, report))
+                passages.append(Passage(chain, self.estimator, batch.size, report))
                 chain.walk(batch, passages[-1])
         except CritinitError as error:
             if not self.seen and passages[0].contributions:
@@ -221,12 +214,12 @@ class _Measurement:
             )
             mismatch.profile = self.profile()
             raise mismatch
-        self._keep(chain, batch, _Passage.join(passages))
+        self._keep(chain, batch, Passage.join(passages))
 
     def _report(self, walks: int, blocks: int, done: int) -> None:
         self.progress(walks * blocks + done, self.estimator.walks * blocks)
 
-    def _keep(self, chain: Chain, batch: Batch, passage: _Passage) -> None:
+    def _keep(self, chain: Chain, batch: Batch, passage: Passage) -> None:
         self.chain = chain
         self.sizes.append(batch.size)
         self.seen.append(passage)
@@ -251,82 +244,6 @@ class _Measurement:
         )
 
 
-class _Passage:
-    """One run of the model: an observer that measures every block as it passes."""
-
-    def __init__(
-        self,
-        chain: Chain,
-        estimator: Estimator,
-        batch_size: int,
-        report: Callable[[int], None],
-    ) -> None:
-        self.names = chain.names
-        self.estimator = estimator
-        self.batch_size = batch_size
-        self.report = report
-        self.contributions: list[Tensor] = []
-        self.kernel: list[float] = []
-        self.correlation: list[float] = []
-
-    @classmethod
-    def join(cls, passages: list[_Passage]) -> _Passage:
-        """Several runs with a probe each, as one run with many."""
-        first = passages[0]
-        tables = zip(*(p.contributions for p in passages), strict=True)
-        first.contributions = [torch.cat(list(rows)) for rows in tables]
-        return first
-
-    def enter(self, h: Tensors) -> Tensors:
-        if not self.kernel:
-            self._note(h, "the input")
-        return self.estimator.enter(h)
-
-    def leave(self, index: int, h: Tensors, out: Tensors, tape: Tape | None) -> Tensors:
-        block = f"block {index} ({self.names[index]})"
-        self._note(out, block)
-        try:
-            table = self.estimator.contributions(h, out, self.batch_size)
-        except NotDifferentiableError as error:
-            raise NotDifferentiableError(f"{block}: {error}") from error
-        if not bool(torch.isfinite(table).all()):
-            raise NotFiniteError(
-                f"{block} has a derivative that is NaN or infinite, while its output is finite. "
-                "Look for a root, logarithm or quotient at zero in it."
-            )
-        self.contributions.append(table)
-        self.report(len(self.contributions))
-        return out
-
-    def _note(self, h: Tensors, block: str) -> None:
-        h = tuple(t.detach() for t in h)
-        squares = squared_norms(h, self.batch_size)
-        if not bool(torch.isfinite(squares).all()):
-            raise _not_finite(h, block)
-        self.kernel.append(float(squares.sum()) / size_of(h))
-        self.correlation.append(_correlation(h, squares))
-
-    def means(self) -> Tensor:
-        """J of every block on this batch."""
-        return torch.stack([table.mean() for table in self.contributions]).cpu()
-
-    def standard_errors(self) -> Tensor:
-        return torch.stack([standard_error(table) for table in self.contributions]).cpu()
-
-
-def _correlation(h: Tensors, squares: Tensor) -> float:
-    """The mean cosine between different examples: from the length of the sum of unit vectors."""
-    examples = len(squares)
-    if examples < 2 or not bool((squares > 0).all()):
-        return math.nan
-    total = 0.0
-    for tensor in h:
-        rows = examples_of(tensor, examples).to(torch.promote_types(tensor.dtype, torch.float32))
-        unit_sum = squares.rsqrt().to(rows) @ rows
-        total += float(torch.linalg.vector_norm(unit_sum, dtype=torch.float64)) ** 2
-    return (total - examples) / (examples * (examples - 1))
-
-
 def _pooled_error(j: Tensor, within: Tensor) -> Tensor:
     """The larger of what the spread within batches and between them says."""
     batches = j.shape[0]
@@ -338,14 +255,6 @@ def _pooled_error(j: Tensor, within: Tensor) -> Tensor:
 
 def _mean(rows: list[list[float]]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64).mean(0)
-
-
-def _not_finite(h: Tensors, block: str) -> NotFiniteError:
-    bad = sum(int((~torch.isfinite(t)).sum()) for t in h)
-    return NotFiniteError(
-        f"{block} produced NaN or infinity: {bad} of {size_of(h)} values, from a finite input. "
-        "Look at the parameters and operations of this block."
-    )
 
 
 def _check_same_kind(batch: Batch, first: Batch) -> None:

@@ -160,8 +160,7 @@ def batch_scan(
     wanted = _checked(sizes, tol)
     module = same_module(model)
     generator = checked_generator(generator)
-    seed = generator.initial_seed() % 2**63
-    data, available = _gather(module, inputs, wanted[-1], seed)
+    data, available = _gather(module, inputs, wanted[-1], generator)
     left_out = _left_out(module, wanted, available)
     usable = [size for size in wanted if size not in left_out]
     if len(usable) < 2:
@@ -191,11 +190,13 @@ def _checked(sizes: Sequence[int], tol: float) -> list[int]:
     return wanted
 
 
-def _gather(model: nn.Module, inputs: object, needed: int, seed: int) -> tuple[Batch, int]:
+def _gather(
+    model: nn.Module, inputs: object, needed: int, generator: torch.Generator
+) -> tuple[Batch, int]:
     """The first ``needed`` examples as one batch, or all there are; and how many."""
     found: list[Batch] = []
     available = 0
-    for batch in with_own_randomness(lambda: read_batches(model, inputs), seed):
+    for batch in with_own_randomness(lambda: read_batches(model, inputs), generator):
         found.append(batch)
         available += _examples(batch)
         if available >= needed:

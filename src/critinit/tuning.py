@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import islice
 
 import torch
 from torch import nn
 
-from critinit._state import draw_seed, untouched, with_own_randomness
+from critinit._state import all_or_nothing, draw_seed, untouched, with_own_randomness
 from critinit.apjn import VJP, Probes
-from critinit.base import Base, all_or_nothing, reset_
+from critinit.base import Base, reset_
 from critinit.chain._cut import Blocks, Output
 from critinit.chain._inputs import Batch, check_batch, check_model, read_batches
 from critinit.errors import InputError
@@ -102,6 +103,7 @@ def tune_(
         keep_multipliers(module, solution.multipliers, keep)
     message = "; ".join([solution.message, *problem.limits()])
     converged = solution.converged and torch.equal(problem.counted(), problem.in_loss())
+    after = replace(after, span=span)  # it was measured on the chain that is merged already
     return Result(before, after, solution.multipliers, solution.history, converged, message)
 
 
@@ -120,7 +122,7 @@ def _posed(
     """The problem to solve, the profile before, and the batch that judges."""
     check_count("probes", probes)
     estimator = VJP(Probes(probes, generator))
-    batches = _Batches(module, inputs, generator.initial_seed() % 2**63)
+    batches = _Batches(module, inputs, generator)
     judge = batches.held_back
     chain, before = find_and_measure(module, judge, blocks, span, estimator, generator, output)
     problem = Problem(
@@ -153,18 +155,18 @@ class _Batches:
     Every round is drawn with the same randomness, so that what is held back stays the same.
     """
 
-    def __init__(self, model: nn.Module, inputs: object, seed: int) -> None:
+    def __init__(self, model: nn.Module, inputs: object, generator: torch.Generator) -> None:
         if isinstance(inputs, Iterator):
             inputs = list(inputs)  # several rounds are needed
         self.model = model
         self.inputs = inputs
-        self.seed = seed
+        self.generator = generator
         first_two = list(islice(self._round(), 2))
         self.held_back = first_two[0]
         self.several = len(first_two) > 1
 
     def _round(self) -> Iterator[Batch]:
-        return with_own_randomness(lambda: read_batches(self.model, self.inputs), self.seed)
+        return with_own_randomness(lambda: read_batches(self.model, self.inputs), self.generator)
 
     def to_tune(self) -> Iterator[Batch]:
         """A round over all but the first."""

@@ -56,7 +56,8 @@ def _chosen(
         return {n: p for n, p in named.items() if p.requires_grad}
     kinds = (scale,) if isinstance(scale, type) else scale
     if isinstance(kinds, tuple) and all(isinstance(kind, type) for kind in kinds):
-        owned = {id(p) for m in model.modules() if isinstance(m, kinds) for p in _own(m)}
+        owners = [module for module in model.modules() if isinstance(module, kinds)]
+        owned = {id(p) for module in owners for p in module.parameters(recurse=False)}
         return {n: p for n, p in named.items() if id(p) in owned}
     patterns = [scale] if isinstance(scale, str) else scale
     if isinstance(patterns, Sequence):
@@ -73,10 +74,6 @@ def _chosen(
         f"scale is a {type(scale).__name__}. Pass None for all parameters, names or patterns, "
         "module types, or a function of name and parameter."
     )
-
-
-def _own(module: nn.Module) -> Iterator[nn.Parameter]:
-    return module.parameters(recurse=False)
 
 
 def _matches(name: str, pattern: str) -> bool:

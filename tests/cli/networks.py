@@ -91,3 +91,16 @@ ends_later = Ends
 def talks() -> nn.Module:
     print("how wide shall it be?")
     return plain()
+
+
+class TalksAtWork(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        print("shape", tuple(x.shape))
+        return super().forward(x)
+
+
+def talks_at_work() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 16), nn.Tanh(), TalksAtWork())

@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from cli.terminal import PROGRAM, environment, process
+from cli.terminal import PROGRAM, call, environment, process
 
 OLD = "old contents\n"
+OWN = Path(__file__).with_name("networks.py")
 TINY = ("mlp", "--set", "depth=3", "--set", "width=32", "--batch", "8")
 
 # Stops when a file is about to be put in its place, with all of it written beside it.
@@ -77,18 +78,23 @@ def test_ctrl_c_while_writing_leaves_nothing(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("seconds", [0.4, 1.2, 2.5])
-def test_ctrl_c_at_any_moment(seconds: float, tmp_path: Path) -> None:
-    """While torch is imported, the network built, traced, or tuned."""
-    command = ["tune", "mlp", "--set", "depth=400", "--solver", "sgd", "--json", "found.json"]
-    with subprocess.Popen(
-        [*PROGRAM, *command],
-        cwd=tmp_path,
+def started(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    """The program as a process of its own, with pipes to read what it says."""
+    return subprocess.Popen(
+        [*PROGRAM, *arguments],
+        cwd=cwd,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    ) as child:
+    )
+
+
+@pytest.mark.parametrize("seconds", [0.4, 1.2, 2.5])
+def test_ctrl_c_at_any_moment(seconds: float, tmp_path: Path) -> None:
+    """While torch is imported, the network built, traced, or tuned."""
+    command = ["tune", "mlp", "--set", "depth=400", "--solver", "sgd", "--json", "found.json"]
+    with started(*command, cwd=tmp_path) as child:
         time.sleep(seconds)
         child.send_signal(signal.SIGINT)
         out, err = child.communicate()
@@ -109,14 +115,7 @@ except BaseException:
 def test_ctrl_c_that_an_import_would_swallow(tmp_path: Path) -> None:
     """As packages in C do while they set themselves up."""
     (tmp_path / "network.py").write_text(SWALLOWS)
-    with subprocess.Popen(
-        [*PROGRAM, "measure", "network.py:network"],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as child:
+    with started("measure", "network.py:network", cwd=tmp_path) as child:
         assert child.stderr is not None
         assert child.stderr.readline() == "running network.py\n"
         assert child.stderr.readline() == "here\n"
@@ -245,9 +244,19 @@ def test_ctrl_c_while_it_is_imported() -> None:
     assert (ended.returncode, ended.stderr) == (130, "critinit: interrupted\n")
 
 
-def test_what_a_factory_prints_is_no_result() -> None:
-    own = Path(__file__).with_name("networks.py")
-    call = ("measure", f"{own}:talks", "--size", "16", "--json", "/dev/stdout", "--quiet")
-    ended = process(*call)
-    assert ended.err == "how wide shall it be?\n"
+@pytest.mark.parametrize(
+    ("factory", "said"), [("talks", "how wide shall it be?"), ("talks_at_work", "shape (32, 16)")]
+)
+def test_what_a_network_prints_is_no_result(factory: str, said: str) -> None:
+    model = f"{OWN}:{factory}"
+    ended = process("measure", model, "--size", "16", "--json", "/dev/stdout", "--quiet")
+    assert said in ended.err.splitlines()
     assert json.loads(ended.out)["run"]["seed"] == 0
+
+
+@pytest.mark.parametrize("command", ["measure", "tune", "scan", "compare"])
+def test_what_a_network_prints_at_work_is_no_result_of_any_command(command: str) -> None:
+    ended = call(command, f"{OWN}:talks_at_work", "--size", "16")
+    assert ended.status == 0, ended.err
+    assert "shape (" in ended.err
+    assert "shape (" not in ended.out

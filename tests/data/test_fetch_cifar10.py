@@ -202,6 +202,8 @@ def test_one_file_is_missing(mini: Miniature, cache: Path) -> None:
         ("train_lables.json", b"[1, 2", "cannot be read"),
         ("test_lables.json", b"[1, 2]", "for 2 labels"),
         ("test_lables.json", b"[-1, 2]", "cannot be read"),
+        ("test_lables.json", b"[1.5, 2]", "cannot be read"),
+        ("test_lables.json", b"2", "cannot be read"),
         ("data_batch_3.png", b"no picture", "cannot be read"),
         ("data_batch_3.png", None, f"does not hold {TRAIN[2]}"),
     ],

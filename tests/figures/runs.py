@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from critinit.figures import Drawn, find
-from critinit.figures._figure import SCALES
+from critinit.figures._figure import Scale
 from critinit.figures._run import table_of
 
 UNSTEADY = ("seconds",)
@@ -27,6 +27,6 @@ def training(folder: Path, name: str, model: str, init: str, accuracies: list[fl
 def steady(drawn: Drawn, name: str, changes: dict[str, Any] | None = None) -> list[str]:
     """The rows of a table in a fixed order, without the time they took."""
     figure = find(name)
-    scale = next(s for s in SCALES if f"-{s}-" in drawn.table.name)
+    scale = next(s for s in get_args(Scale) if f"-{s}-" in drawn.table.name)
     rows = table_of(figure, figure.settled(scale, changes or {}), drawn.table).rows()
     return sorted(str({k: v for k, v in row.items() if k not in UNSTEADY}) for row in rows)

@@ -51,6 +51,24 @@ def test_smoke(name: str, tmp_path: Path) -> None:
     assert drawn.table.read_bytes() == before
 
 
+def test_the_papers_numbers() -> None:
+    """What the captions and the appendix say, and how many points they count."""
+    counted = {"relu-scan": 2 * 1200, "bn-phase": 2 * 400}
+    said: dict[str, dict[str, Any]] = {
+        "relu-one-step": {"depth": 10, "width": 500, "batch": 256, "data": "cifar10"},
+        "relu-scan": {"depth": 10, "width": 500, "batch": 256, "data": "cifar10", "steps": 980},
+        "bn-phase": {"depth": 30, "width": 500, "batch": 256, "draws": 50},
+        "bn-batch": {"depth": 30, "width": 500, "draws": 50},
+        "resmlp-profile": {"eta": 0.03, "probes": 2, "steps": 392, "batch": 256},
+        "vgg-profile": {"eta": 0.01, "probes": 3, "steps": 392, "batch": 128, "lambda": 0.05},
+    }
+    for name, numbers in said.items():
+        figure = find(name)
+        paper = figure.settings["paper"]
+        assert paper | numbers == paper, name
+        assert len(figure.points(paper)) == counted.get(name, len(figure.points(paper)))
+
+
 def test_a_figure_of_some_points_can_be_drawn() -> None:
     """While the others are still being computed."""
     figure = find("bn-phase")

@@ -46,6 +46,36 @@ def test_mlp(name: str, phase: str) -> None:
     check_mlp(name, phase, width=512, depth=3, draws=64)
 
 
+@pytest.mark.parametrize("name", ["relu", "tanh", "gelu"])
+@pytest.mark.parametrize("width", [4, 16])
+def test_factorization_is_off_by_chi_delta_over_the_width(name: str, width: int) -> None:
+    """J^{l,l+2} − J^{l,l+1} J^{l+1,l+2}: by parts, 2 σ_w⁴ χ_Δ/N times the mean of (φ φ')²."""
+    torch.manual_seed(0)
+    sigma_w, phi, draws = 1.5, module(name)(), 200_000 // width
+    h = torch.randn(width, dtype=torch.double, requires_grad=True)
+    signal = phi(h)
+    (slope,) = torch.autograd.grad(signal.sum(), h)
+    signal, slope = signal.detach(), slope.detach()
+    w = sigma_w / width**0.5 * torch.randn(draws, width, width, dtype=torch.double)
+    behind = (w @ signal).requires_grad_()
+    (slope_behind,) = torch.autograd.grad(phi(behind).sum(), behind)
+    # summed over the weights of the second layer, which are independent of all else
+    found = sigma_w**2 * (slope_behind[:, :, None] * w * slope).square().sum(2).mean(1)
+    kernel = sigma_w**2 * float(signal.square().mean())
+    activation = theory.activation(name)
+    product = sigma_w**2 * float(slope.square().mean()) * activation.chi_j(kernel, sigma_w)
+    remainder = (
+        2 * sigma_w**4 / width * activation.chi_delta(kernel, sigma_w)
+        * float((signal * slope).square().mean())
+    )  # fmt: skip
+    error = float(found.std()) / draws**0.5
+    assert float(found.mean()) == pytest.approx(float(product + remainder), abs=4 * error)
+    if name == "relu":
+        assert remainder == 0
+    else:
+        assert abs(remainder) > 4 * error, "it is seen"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("name", BIASES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -21,19 +23,22 @@ def multipliers() -> tuple[Tensor, Tensor]:
     return a[0].requires_grad_(), a[1].requires_grad_()
 
 
+def network(a_w: Tensor, a_b: Tensor) -> dict[str, Any]:
+    """The same as `recursion` is given, for `critinit.theory`."""
+    return {
+        "sigma_w": SIGMA_W,
+        "sigma_b": SIGMA_B,
+        "a_w": a_w.detach().numpy(),
+        "a_b": a_b.detach().numpy(),
+        "kernel": KERNEL,
+    }
+
+
 @pytest.mark.parametrize("name", MOMENTS)
 def test_the_recursion(name: str) -> None:
     a_w, a_b = multipliers()
     j, k = recursion(name, SIGMA_W, SIGMA_B, a_w, a_b, KERNEL)
-    found = theory.mlp(
-        DEPTH,
-        name,
-        sigma_w=SIGMA_W,
-        sigma_b=SIGMA_B,
-        a_w=a_w.detach().numpy(),
-        a_b=a_b.detach().numpy(),
-        kernel=KERNEL,
-    )
+    found = theory.mlp(DEPTH, name, **network(a_w, a_b))
     np.testing.assert_allclose(found.apjn, j.detach().numpy(), rtol=1e-11)
     np.testing.assert_allclose(found.kernel, k.detach().numpy(), rtol=1e-11)
 
@@ -42,15 +47,7 @@ def test_the_recursion(name: str) -> None:
 def test_sensitivity(name: str) -> None:
     a_w, a_b = multipliers()
     j, k = recursion(name, SIGMA_W, SIGMA_B, a_w, a_b, KERNEL)
-    found = theory.sensitivity(
-        DEPTH,
-        name,
-        sigma_w=SIGMA_W,
-        sigma_b=SIGMA_B,
-        a_w=a_w.detach().numpy(),
-        a_b=a_b.detach().numpy(),
-        kernel=KERNEL,
-    )
+    found = theory.sensitivity(DEPTH, name, **network(a_w, a_b))
     for row in range(DEPTH + 1):
         for value, by_w, by_b in (
             (j[row].log(), found.log_apjn_by_weight, found.log_apjn_by_bias),
@@ -70,17 +67,7 @@ def test_loss_gradients(name: str, loss: theory.gradients.Loss) -> None:
     a_w, a_b = multipliers()
     value = LOSSES[loss](*recursion(name, SIGMA_W, SIGMA_B, a_w, a_b, KERNEL))
     value.backward()
-    found = theory.loss_gradient(
-        DEPTH,
-        name,
-        sigma_w=SIGMA_W,
-        sigma_b=SIGMA_B,
-        a_w=a_w.detach().numpy(),
-        a_b=a_b.detach().numpy(),
-        kernel=KERNEL,
-        loss=loss,
-        lam=0.3,
-    )
+    found = theory.loss_gradient(DEPTH, name, loss=loss, lam=0.3, **network(a_w, a_b))
     assert found.loss == pytest.approx(float(value.detach()), rel=1e-10)
     np.testing.assert_allclose(found.weight, a_w.grad.numpy(), rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(
@@ -142,6 +129,32 @@ def test_depth_terms_do_not_explode() -> None:
     assert np.abs(np.tril(tanh.log_apjn_by_weight, -1)).max() < 2
     gelu = theory.loss_gradient(60, "gelu", sigma_w=1.7, sigma_b=0.1)
     assert np.abs(gelu.weight_depth).max() < np.abs(gelu.weight_isolated).max()
+
+
+@pytest.mark.parametrize(
+    ("name", "sigma_w", "sigma_b"),
+    [("relu", 2.0, 0.3), ("gelu", 1.7, 0.1), ("gelu", 1.2, 0.5), ("tanh", 3.0, 0.1)],
+)
+def test_kernel_terms_of_later_blocks_stay_finite(
+    name: str, sigma_w: float, sigma_b: float
+) -> None:
+    """∂log r^{l'+1,l'}/∂a_W^{l+1} is nowhere above the isolated 2/a_W, and no larger at depth."""
+
+    def largest(depth: int) -> float:
+        by_weight = theory.sensitivity(
+            depth, name, sigma_w=sigma_w, sigma_b=sigma_b
+        ).log_kernel_by_weight
+        return float(np.abs(np.tril(np.diff(by_weight, axis=0))).max())
+
+    assert largest(80) < 2
+    assert largest(80) == pytest.approx(largest(20), rel=1e-3)
+
+
+def test_kernel_terms_do_not_depend_on_the_depth_of_relu_without_biases() -> None:
+    """K behind a multiplier scales with its square: every later ratio stays."""
+    found = theory.sensitivity(30, "relu", sigma_w=1.7, a_w=np.linspace(0.8, 1.2, 31))
+    expected = np.tril(np.broadcast_to(2 / np.linspace(0.8, 1.2, 31), (31, 31)))
+    np.testing.assert_allclose(found.log_kernel_by_weight, expected, rtol=1e-12)
 
 
 def test_gradients_that_do_not_exist() -> None:

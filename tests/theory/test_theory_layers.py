@@ -11,6 +11,7 @@ from critinit import theory
 from critinit.theory import TheoryError, activation
 from critinit.theory.layers import (
     Chain,
+    Layer,
     LayerNorm,
     Linear,
     Pointwise,
@@ -54,6 +55,31 @@ def test_resmlp_gelu_is_the_printed_recursion(setting: dict[str, float], k: floa
     found = theory.resmlp(1, "gelu", **setting, kernel=k)
     assert found.kernel[1] == pytest.approx(kernel, rel=1e-12)
     assert found.apjn[0] == pytest.approx(apjn, rel=1e-12)
+
+
+def test_resmlp_layer_by_layer() -> None:
+    """The lines of eq. resmlp_nngpk_rec between the first and the last, each from K^l."""
+    sigma_w, sigma_b, scale, mu, k = 1.3, 0.5, 0.7, 0.6, 0.8
+    w, b, e = sigma_w**2, sigma_b**2, scale**2
+    gelu, linear = Pointwise(activation("gelu")), Linear(sigma_w, sigma_b)
+    residual1 = Residual((linear,), scale, mu)
+
+    def behind(*layers: Layer) -> float:
+        signal = Signal(k, 0.3 * k)
+        for layer in layers:
+            signal, _ = layer(signal)
+        return signal.kernel
+
+    k_c = (mu**2 + e * w) * k + e * b
+    k_e = w * (mu**2 * k + e * (w * k + b)) + b
+    assert behind(linear) == pytest.approx(w * k + b, rel=1e-12)
+    assert behind(residual1) == pytest.approx(k_c, rel=1e-12)
+    assert behind(residual1, linear) == pytest.approx(k_e, rel=1e-12)
+    assert behind(residual1, linear, gelu) == pytest.approx(gelu_second(k_e), rel=1e-12)
+    k_g = w * gelu_second(k_e) + b
+    assert behind(residual1, linear, gelu, linear) == pytest.approx(k_g, rel=1e-12)
+    residual2 = Residual((linear, gelu, linear), scale, mu)
+    assert behind(residual1, residual2) == pytest.approx(e * k_g + mu**2 * k_c, rel=1e-12)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -109,6 +109,13 @@ def test_a_critical_mlp_is_critical() -> None:
         np.testing.assert_allclose(profile.apjn[1:], 1, atol=1e-6)
 
 
+def test_kernels_approach_the_fixed_point_by_a_factor_e_in_each_kernel_depth() -> None:
+    point = theory.fixed_point("tanh", 1.5, 0.1)
+    profile = theory.mlp(14, "tanh", sigma_w=1.5, sigma_b=0.1, kernel=0.5)
+    off = np.abs(profile.kernel - point.kernel)
+    assert -1 / np.log(off[13] / off[12]) == pytest.approx(point.kernel_depth, rel=1e-2)
+
+
 def test_fixed_points_stable_and_not() -> None:
     low, high = theory.fixed_points("gelu", 1.5, 0.1)
     assert low.stable

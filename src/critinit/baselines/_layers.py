@@ -6,7 +6,9 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from critinit.base import all_or_nothing, reset_, scale_weight
+from critinit._parametrized import scale_weight
+from critinit._state import all_or_nothing
+from critinit.base import reset_
 
 
 def draw_orthogonal(

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from critinit.base import all_or_nothing
+from critinit._state import all_or_nothing
 from critinit.baselines._layers import draw_orthogonal
 from critinit.chain._calls import same_module
 from critinit.errors import InputError

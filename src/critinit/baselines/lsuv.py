@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from critinit._state import draw_seed, module_state, untouched
-from critinit.base import all_or_nothing, reset_, scale_weight
+from critinit._parametrized import scale_weight
+from critinit._state import all_or_nothing, draw_seed, module_state, untouched
+from critinit.base import reset_
 from critinit.baselines._layers import drawn_layers, identity
 from critinit.chain._calls import same_module
 from critinit.chain._inputs import check_batch, read_batches

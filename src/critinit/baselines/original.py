@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from critinit._state import draw_seed, untouched
-from critinit.base import all_or_nothing
+from critinit._state import all_or_nothing, draw_seed, untouched
 from critinit.baselines._branches import NotApplicableError
 from critinit.chain._calls import same_module
 from critinit.models.resmlp import draw_as_timm

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from critinit.base import all_or_nothing, reset_
+from critinit._state import all_or_nothing
+from critinit.base import reset_
 from critinit.baselines._branches import NotApplicableError, find_branches
 from critinit.chain._calls import same_module
 from critinit.keep import keep_multipliers

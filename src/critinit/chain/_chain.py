@@ -43,11 +43,6 @@ class Chain:
         return [block.name for block in self.blocks]
 
     @property
-    def is_complete(self) -> bool:
-        """False if the model raised while it was traced: the chain then ends before that."""
-        return self._plan.complete
-
-    @property
     def opened(self) -> frozenset[nn.Module]:
         """The modules whose inside is part of the chain, rather than one of its calls."""
         return self._plan.opened

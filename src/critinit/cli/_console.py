@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 
 from rich.console import Console
 from rich.progress import (
@@ -31,10 +31,21 @@ def note(text: str, quiet: bool) -> None:
 
 
 @contextmanager
+def no_results() -> Iterator[None]:
+    """What is printed inside, by code that is the user's, goes to the standard error."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+@contextmanager
 def progress(what: str, quiet: bool) -> Iterator[Report]:
-    """A bar as long as the work lasts, told how much is done, and of how much; none in a pipe."""
+    """A bar as long as the work lasts, told how much is done, and of how much; none in a pipe.
+
+    What a network prints at work is no result.
+    """
     if quiet or not sys.stderr.isatty():
-        yield lambda done, total: None
+        with no_results():
+            yield lambda done, total: None
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
     counts = (MofNCompleteColumn(), TimeElapsedColumn())

@@ -6,6 +6,7 @@ bad input or failure, with one line on the standard error, and 130 on Ctrl-C.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import signal
@@ -61,6 +62,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     status = _status(lambda: _run(given), debug="--debug" in given)
     if status == _INTERRUPTED and arguments is None:
         # Python ends by the signal, not by the status, if Ctrl-C met code that came from a string.
+        atexit._run_exitfuncs()  # joblib's takes care of its workers and their semaphores
         os._exit(status)
     sys.exit(status)
 

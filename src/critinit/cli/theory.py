@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from critinit import theory
 from critinit.cli._console import output
-from critinit.cli._options import Debug
+from critinit.cli._options import Debug, flat
 from critinit.cli._tables import table
 
 app = typer.Typer(add_completion=False)
@@ -26,6 +27,24 @@ Mu = Annotated[float, typer.Option(help="Of the skip connection.", rich_help_pan
 Kernel = Annotated[float, typer.Option(help="K of the inputs.", rich_help_panel=_PANEL)]
 
 
+@dataclass(frozen=True)
+class Layers:
+    """What all networks are made of."""
+
+    activation: Activation = "relu"
+    sigma_w: SigmaW = 2**0.5
+    sigma_b: SigmaB = 0.0
+    kernel: Kernel = 1.0
+
+
+@dataclass(frozen=True)
+class ResMLPLayers(Layers):
+    """The same, with what is usual in a ResMLP."""
+
+    activation: Activation = "gelu"
+    sigma_w: SigmaW = 1.0
+
+
 @app.callback(invoke_without_command=True)
 def command(context: typer.Context) -> None:
     """What infinite width predicts, of networks and of the phases of a perceptron."""
@@ -34,97 +53,57 @@ def command(context: typer.Context) -> None:
 
 
 @app.command()
-def mlp(
-    depth: Depth = 10,
-    activation: Activation = "relu",
-    sigma_w: SigmaW = 2**0.5,
-    sigma_b: SigmaB = 0.0,
-    kernel: Kernel = 1.0,
-    debug: Debug = False,
-) -> None:
+@flat
+def mlp(depth: Depth = 10, *, layers: Layers, debug: Debug = False) -> None:
     """J, K and correlation of a multilayer perceptron, block by block."""
-    print(theory.mlp(depth, activation, sigma_w=sigma_w, sigma_b=sigma_b, kernel=kernel))
+    print(theory.mlp(depth, **vars(layers)))
 
 
 @app.command()
+@flat
 def bn_mlp(
     depth: Depth = 10,
-    activation: Activation = "relu",
-    sigma_w: SigmaW = 2**0.5,
-    sigma_b: SigmaB = 0.0,
+    *,
+    layers: Layers,
     mu: Mu = 1.0,
     batch: Annotated[
         int | None, typer.Option(min=4, help="|B|; without it, infinite.", rich_help_panel=_PANEL)
     ] = None,
-    kernel: Kernel = 1.0,
     debug: Debug = False,
 ) -> None:
     """The same of a residual perceptron with BatchNorm before each activation."""
-    print(
-        theory.bn_mlp(
-            depth,
-            activation,
-            sigma_w=sigma_w,
-            sigma_b=sigma_b,
-            mu=mu,
-            batch_size=batch,
-            kernel=kernel,
-        )
-    )
+    print(theory.bn_mlp(depth, mu=mu, batch_size=batch, **vars(layers)))
 
 
 @app.command()
-def ln_mlp(
-    depth: Depth = 10,
-    activation: Activation = "relu",
-    sigma_w: SigmaW = 2**0.5,
-    sigma_b: SigmaB = 0.0,
-    mu: Mu = 1.0,
-    kernel: Kernel = 1.0,
-    debug: Debug = False,
-) -> None:
+@flat
+def ln_mlp(depth: Depth = 10, *, layers: Layers, mu: Mu = 1.0, debug: Debug = False) -> None:
     """The same of a residual perceptron with LayerNorm before each activation."""
-    print(theory.ln_mlp(depth, activation, sigma_w=sigma_w, sigma_b=sigma_b, mu=mu, kernel=kernel))
+    print(theory.ln_mlp(depth, mu=mu, **vars(layers)))
 
 
 @app.command()
+@flat
 def resmlp(
     depth: Depth = 12,
-    activation: Activation = "gelu",
-    sigma_w: SigmaW = 1.0,
-    sigma_b: SigmaB = 0.0,
+    *,
+    layers: ResMLPLayers,
     layer_scale: Annotated[
         float, typer.Option(help="E, which multiplies both branches.", rich_help_panel=_PANEL)
     ] = 0.1,
     mu: Mu = 1.0,
-    kernel: Kernel = 1.0,
     debug: Debug = False,
 ) -> None:
     """The same of a ResMLP, from its embedding on."""
-    print(
-        theory.resmlp(
-            depth,
-            activation,
-            sigma_w=sigma_w,
-            sigma_b=sigma_b,
-            layer_scale=layer_scale,
-            mu=mu,
-            kernel=kernel,
-        )
-    )
+    print(theory.resmlp(depth, mu=mu, layer_scale=layer_scale, **vars(layers)))
 
 
 @app.command()
-def phase(
-    activation: Activation = "relu",
-    sigma_w: SigmaW = 2**0.5,
-    sigma_b: SigmaB = 0.0,
-    kernel: Kernel = 1.0,
-    debug: Debug = False,
-) -> None:
+@flat
+def phase(layers: Layers, debug: Debug = False) -> None:
     """Where K of a deep perceptron goes, whether gradients vanish or explode there, how fast."""
-    point = theory.fixed_point(activation, sigma_w, sigma_b, kernel)
-    depth = theory.correlation_depth(activation, sigma_w, sigma_b, kernel)
+    point = theory.fixed_point(**vars(layers))
+    depth = theory.correlation_depth(**vars(layers))
     meaning = {
         "ordered": "gradients vanish, and all inputs become alike",
         "critical": "gradients keep their size",

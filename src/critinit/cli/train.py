@@ -95,6 +95,7 @@ class _Run:
         self.init = init
         self.options: dict[str, Any] = {"seed": seed, "workers": workers, "device": device}
         self.quiet = quiet
+        self.out = sys.stdout  # as long as there is a bar, another stream takes its place
 
     def single(self, recipe: Recipe, folder: Path) -> None:
         with progress("training", self.quiet) as report:
@@ -141,10 +142,9 @@ class _Run:
 
     def _print(self, text: str) -> None:
         """Above the bar where that is on the same terminal, else to where results go."""
-        out = sys.stdout
         if not self.quiet:
-            file = out if out.isatty() else getattr(out, "rich_proxied_file", out)
-            print(text, file=file, flush=True)
+            same = self.out.isatty() and sys.stderr.isatty()
+            print(text, file=sys.stdout if same else self.out, flush=True)
 
 
 def _percent(value: object) -> str:

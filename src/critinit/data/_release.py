@@ -106,8 +106,8 @@ def _members(archive: Path, wanted: set[str]) -> Iterator[tuple[str, bytes]]:
 
 def _labels(text: bytes, archive: Path) -> NDArray[np.uint8]:
     try:
-        return np.array(json.loads(text), dtype=np.uint8)
-    except (ValueError, OverflowError, TypeError) as error:
+        return np.frombuffer(bytes(list(json.loads(text))), np.uint8)
+    except (ValueError, TypeError) as error:
         raise CorruptDataError(f"The labels in {archive.name} cannot be read: {error}.") from error
 
 

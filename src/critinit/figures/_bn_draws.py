@@ -17,6 +17,7 @@ from critinit.figures._figure import Point, Row, Settings
 from critinit.figures._together import measure_together
 from critinit.models import bn_mlp
 
+MUS = (0.0, 1.0)  # without skip connections, and with
 _POOL = 4096  # examples to take batches from
 
 

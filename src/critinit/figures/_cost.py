@@ -21,6 +21,11 @@ def cost(figure: Figure, scale: Scale, settings: Settings, rows: Sequence[Row]) 
     return f"{took}; at the scale of the paper about {duration(each * worth)}"
 
 
+def multiplications(settings: Settings) -> float:
+    """In one pass of the batch through a perceptron."""
+    return float(settings["depth"] * settings["batch"] * settings["width"] ** 2)
+
+
 def duration(seconds: float) -> str:
     """As people say it.
 

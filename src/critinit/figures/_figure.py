@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 Scale = Literal["smoke", "small", "paper"]
-SCALES: tuple[Scale, ...] = get_args(Scale)
 Settings = Mapping[str, Any]
 Point = dict[str, Any]
 Row = dict[str, Any]
@@ -26,6 +25,19 @@ def one_by_one(
 ) -> list[list[Point]]:
     """Every point by itself."""
     return [[point] for point in points]
+
+
+def of_a_kind(points: Sequence[Point], key: str, size: int | None = None) -> list[list[Point]]:
+    """Groups that agree in ``key``, of at most ``size`` points.
+
+    >>> of_a_kind([{"mu": 0, "x": 1}, {"mu": 1, "x": 1}, {"mu": 0, "x": 2}], "mu")
+    [[{'mu': 0, 'x': 1}, {'mu': 0, 'x': 2}], [{'mu': 1, 'x': 1}]]
+    """
+    kinds: dict[Any, list[Point]] = {}
+    for point in points:
+        kinds.setdefault(point[key], []).append(point)
+    groups = kinds.values()
+    return [g[i : i + (size or len(g))] for g in groups for i in range(0, len(g), size or len(g))]
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,15 @@ import critinit
 from critinit import Profile, plot
 from critinit._state import random_state
 from critinit.figures._draws import data_words, generator_of, images, seed_of
-from critinit.figures._figure import Point, Row, Settings
+from critinit.figures._figure import Figure, Point, Row, Settings
+from critinit.figures._figure import Scale as FigureScale
 from critinit.figures._picture import sheet
 from critinit.twin import Scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-RESULTS = ("j", "j_se", "k", "correlation")
+_RESULTS = ("j", "j_se", "k", "correlation")
 _JUDGING = 4  # batches to measure on, which nothing is tuned on
 _MOST = 49_152  # examples to tune on: about all there are
 
@@ -41,6 +42,21 @@ class Case:
     starts: Mapping[str, Callable[[Settings], nn.Module]]
     tuned_from: str
     scale: Scale
+
+    def figure(self, name: str, shows: str, settings: Mapping[FigureScale, Settings]) -> Figure:
+        """As the registry wants it."""
+        return Figure(
+            name=name,
+            shows=shows,
+            settings=settings,
+            parameters=("method",),
+            results=_RESULTS,
+            points=self.points,
+            compute=self.compute,
+            draw=self.draw,
+            findings=self.findings,
+            work=_work,
+        )
 
     def points(self, settings: Settings) -> list[Point]:
         """Every initialization, and those that tuning finds."""
@@ -69,7 +85,7 @@ class Case:
             )
         found = critinit.measure(model, list(judging), probes=settings["probes"])
         columns = found.apjn, found.apjn_se, found.kernel, found.correlation
-        return dict(zip(RESULTS, (column.tolist() for column in columns), strict=True))
+        return dict(zip(_RESULTS, (column.tolist() for column in columns), strict=True))
 
     def draw(self, settings: Settings, rows: Sequence[Row]) -> Picture:
         """J and K by depth."""
@@ -128,7 +144,7 @@ def _batches(settings: Settings) -> tuple[Tensor, Tensor]:
 
 def _profile(row: Row) -> Profile:
     """As a plot wants it."""
-    values = {name: torch.tensor(row[name], dtype=torch.float64) for name in RESULTS}
+    values = {name: torch.tensor(row[name], dtype=torch.float64) for name in _RESULTS}
     return Profile(
         names=[str(i) for i in range(len(row["j"]))],
         apjn=values["j"],
@@ -144,6 +160,6 @@ def _profile(row: Row) -> Profile:
     )
 
 
-def work(settings: Settings) -> float:
+def _work(settings: Settings) -> float:
     """Passes through the network."""
     return float(settings["batch"] * settings["steps"] * (1 + settings["probes"]))

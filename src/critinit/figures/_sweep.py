@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -89,6 +90,7 @@ def _results(
         warnings.filterwarnings("ignore", "A worker stopped while", UserWarning)
         warnings.filterwarnings("ignore", ".* still being processed by the workers", UserWarning)
         if cluster is None:
+            options["initializer"] = _leave_ctrl_c_to_the_caller
             with closing(joblib.Parallel(workers, **options)(tasks)) as results:
                 yield results
             return
@@ -98,6 +100,11 @@ def _results(
             closing(joblib.Parallel(pre_dispatch="all", **options)(tasks)) as results,
         ):
             yield results
+
+
+def _leave_ctrl_c_to_the_caller() -> None:
+    """A terminal sends it to the workers, too, which would each say where they were."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _client(address: str) -> Any:

@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from critinit import plot, theory
 from critinit._state import random_state
 from critinit.figures._draws import data_words, flat_batch, generator_of, seed_of
-from critinit.figures._figure import Figure, Point, Row, Settings
+from critinit.figures._figure import Figure, Point, Row, Settings, of_a_kind
 from critinit.figures._picture import sheet
+from critinit.figures._plane import Plane
 from critinit.figures._together import measure_together
 from critinit.models import mlp
+from critinit.plot._axes import log_colour_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -46,27 +48,15 @@ _SMOKE = _PAPER | {
 
 def points(settings: Settings) -> list[Point]:
     """The plane of each activation."""
-    sigma_ws, sigma_bs = _axes(settings)
-    return [
-        {"activation": activation, "sigma_w": sigma_w, "sigma_b": sigma_b}
-        for activation in settings["activations"]
-        for sigma_b in sigma_bs
-        for sigma_w in sigma_ws
-    ]
-
-
-def _axes(settings: Settings) -> tuple[list[float], list[float]]:
-    sigma_w, sigma_b = (np.linspace(*settings[k]).round(6).tolist() for k in ("sigma_w", "sigma_b"))
-    return sigma_w, sigma_b
+    plane = Plane.of(settings)
+    return [point for name in settings["activations"] for point in plane.points(activation=name)]
 
 
 def together(
     settings: Settings, points: Sequence[Point], device: torch.device
 ) -> list[list[Point]]:
     """Several networks of the same activation."""
-    size = _AT_ONCE.get(device.type, 100)
-    groups = ([p for p in points if p["activation"] == a] for a in settings["activations"])
-    return [own[i : i + size] for own in groups for i in range(0, len(own), size)]
+    return of_a_kind(points, "activation", _AT_ONCE.get(device.type, 100))
 
 
 def compute(settings: Settings, points: Sequence[Point], device: torch.device) -> Iterator[Row]:
@@ -100,24 +90,27 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
         sharex=True,
         sharey=True,
     )
-    sigma_w, sigma_b = _axes(settings)
+    plane = Plane.of(settings)
     mesh: Any = None
     for column, name in enumerate(names):
-        own = {(r["sigma_w"], r["sigma_b"]): r["j"] for r in rows if r["activation"] == name}
-        measured = [[own.get((w, b), np.nan) for w in sigma_w] for b in sigma_b]
-        predicted = _predicted(settings, name, sigma_w, np.array(sigma_b)[:, None])
+        measured = plane.apjn([row for row in rows if row["activation"] == name])
+        predicted = _predicted(settings, name, plane.sigma_w, np.array(plane.sigma_b)[:, None])
         line = _critical_line(name, settings)
         for ax, j in ((axes[column], measured), (axes[len(names) + column], predicted)):
             mesh = plot.phase(
-                sigma_w, sigma_b, j, ax, limit=_COLOURS_TO, colorbar=False, theory=line
+                plane.sigma_w,
+                plane.sigma_b,
+                j,
+                ax,
+                limit=_COLOURS_TO,
+                colorbar=False,
+                theory=line,
             )
         axes[column].set_title(name)
         axes[len(names) + column].set_xlabel(r"$\sigma_w$")
     for ax, word in ((axes[0], "finite networks"), (axes[len(names)], "theory")):
         ax.set_ylabel(rf"{word}: $\sigma_b$")
-    bar = picture.colorbar(mesh, ax=axes, label="$J$", extend="both")
-    marks = (0.2, 0.5, 1.0, 2.0, 5.0)
-    bar.set_ticks([float(np.log10(mark)) for mark in marks], labels=[f"{m:g}" for m in marks])
+    log_colour_bar(mesh, axes, (0.2, 0.5, 1.0, 2.0, 5.0))
     return picture
 
 

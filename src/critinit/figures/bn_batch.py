@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from critinit.figures._bn_draws import average_over_draws, predicted
+from critinit.figures._bn_draws import MUS, average_over_draws, predicted
 from critinit.figures._draws import data_words
 from critinit.figures._figure import Figure, Point, Row, Settings
 from critinit.figures._picture import sheet
@@ -17,7 +17,6 @@ from critinit.plot._style import STYLES
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-_MUS = (0.0, 1.0)
 _ENOUGH = 128  # examples, as the paper says
 
 _PAPER = {
@@ -42,7 +41,7 @@ _SMOKE = _PAPER | {
 
 def points(settings: Settings) -> list[Point]:
     """All batch sizes, for each μ."""
-    return [{"mu": mu, "batch": size} for mu in _MUS for size in settings["sizes"]]
+    return [{"mu": mu, "batch": size} for mu in MUS for size in settings["sizes"]]
 
 
 def compute(settings: Settings, points: Sequence[Point], device: torch.device) -> list[Row]:
@@ -66,7 +65,7 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
             data_words(settings),
         ],
     )
-    for ax, mu in zip(axes, _MUS, strict=True):
+    for ax, mu in zip(axes, MUS, strict=True):
         own = sorted((r for r in rows if r["mu"] == mu), key=lambda r: r["batch"])
         sizes = [row["batch"] for row in own]
         ax.errorbar(
@@ -100,7 +99,7 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
 def findings(settings: Settings, rows: Sequence[Row]) -> list[str]:
     """The correction at a few sizes, and the distance from theory in standard errors."""
     lines = []
-    for mu in _MUS:
+    for mu in MUS:
         own = sorted((r for r in rows if r["mu"] == mu), key=lambda r: r["batch"])
         limit = predicted(settings, mu, None)[-1]
         shown = [r for r in own if r["batch"] in (8, 32, _ENOUGH, 512)] or own

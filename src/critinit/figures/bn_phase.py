@@ -9,15 +9,17 @@ import numpy as np
 import torch
 
 from critinit import plot
-from critinit.figures._bn_draws import average_over_draws, predicted
+from critinit.figures._bn_draws import MUS, average_over_draws, predicted
+from critinit.figures._cost import multiplications
 from critinit.figures._draws import data_words
-from critinit.figures._figure import Figure, Point, Row, Settings
+from critinit.figures._figure import Figure, Point, Row, Settings, of_a_kind
 from critinit.figures._picture import sheet
+from critinit.figures._plane import Plane
+from critinit.plot._axes import log_colour_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-_MUS = (0.0, 1.0)
 _COLOURS_TO = 2.0
 _ON_GPU = 20  # points at once, so that a hundred networks run
 
@@ -45,27 +47,15 @@ _SMOKE = _PAPER | {
 
 def points(settings: Settings) -> list[Point]:
     """The plane, for each μ."""
-    sigma_ws, sigma_bs = _axes(settings)
-    return [
-        {"mu": mu, "sigma_w": sigma_w, "sigma_b": sigma_b}
-        for mu in _MUS
-        for sigma_b in sigma_bs
-        for sigma_w in sigma_ws
-    ]
-
-
-def _axes(settings: Settings) -> tuple[list[float], list[float]]:
-    sigma_w, sigma_b = (np.linspace(*settings[k]).round(6).tolist() for k in ("sigma_w", "sigma_b"))
-    return sigma_w, sigma_b
+    plane = Plane.of(settings)
+    return [point for mu in MUS for point in plane.points(mu=mu)]
 
 
 def together(
     settings: Settings, points: Sequence[Point], device: torch.device
 ) -> list[list[Point]]:
     """As many points at once as keep a GPU busy; on a CPU the draws of one point are enough."""
-    size = 1 if device.type == "cpu" else _ON_GPU
-    by_mu = [[p for p in points if p["mu"] == mu] for mu in _MUS]
-    return [own[i : i + size] for own in by_mu for i in range(0, len(own), size)]
+    return of_a_kind(points, "mu", 1 if device.type == "cpu" else _ON_GPU)
 
 
 def compute(settings: Settings, points: Sequence[Point], device: torch.device) -> list[Row]:
@@ -88,29 +78,27 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
         ],
         sharey=True,
     )
-    sigma_w, sigma_b = _axes(settings)
+    plane = Plane.of(settings)
     mesh: Any = None
-    for ax, mu in zip(axes, _MUS, strict=True):
-        own = {(r["sigma_w"], r["sigma_b"]): r["j"] for r in rows if r["mu"] == mu}
-        j = [[own.get((w, b), np.nan) for w in sigma_w] for b in sigma_b]
-        mesh = plot.phase(sigma_w, sigma_b, j, ax, limit=_COLOURS_TO, colorbar=False)
-        measured = float(np.mean(list(own.values()))) if own else np.nan
+    for ax, mu in zip(axes, MUS, strict=True):
+        own = [row for row in rows if row["mu"] == mu]
+        mesh = plot.phase(
+            plane.sigma_w, plane.sigma_b, plane.apjn(own), ax, limit=_COLOURS_TO, colorbar=False
+        )
+        measured = float(np.mean([row["j"] for row in own])) if own else np.nan
         theory = predicted(settings, mu, settings["batch"])[-1]
         ax.set_title(rf"$\mu={mu:g}$: mean {measured:.3f}, theory {theory:.3f}")
         ax.set_xlabel(r"$\sigma_w$")
     axes[0].set_ylabel(r"$\sigma_b$")
-    marks = (0.5, 0.7, 1.0, 1.2, np.pi / (np.pi - 1), 2.0)
-    bar = picture.colorbar(mesh, ax=axes, label="$J$", extend="both")
-    labels = [r"$\frac{\pi}{\pi-1}$" if mark not in (0.5, 0.7, 1.0, 1.2, 2.0) else f"{mark:g}"
-              for mark in marks]  # fmt: skip
-    bar.set_ticks([float(np.log10(mark)) for mark in marks], labels=labels)
+    limit = np.pi / (np.pi - 1)
+    log_colour_bar(mesh, axes, (0.5, 0.7, 1.0, 1.2, limit, 2.0), {limit: r"$\frac{\pi}{\pi-1}$"})
     return picture
 
 
 def findings(settings: Settings, rows: Sequence[Row]) -> list[str]:
     """Mean and range over each plane, beside the theory."""
     lines = []
-    for mu in _MUS:
+    for mu in MUS:
         own = [row for row in rows if row["mu"] == mu]
         j, first = (np.array([row[key] for row in own]) for key in ("j", "j_first"))
         finite, infinite = (predicted(settings, mu, b) for b in (settings["batch"], None))
@@ -130,8 +118,7 @@ def findings(settings: Settings, rows: Sequence[Row]) -> list[str]:
 
 def work(settings: Settings) -> float:
     """Multiplications for a point."""
-    network = settings["depth"] * settings["batch"] * settings["width"] ** 2
-    return float(settings["draws"] * network)
+    return float(settings["draws"] * multiplications(settings))
 
 
 FIGURE = Figure(

@@ -10,6 +10,7 @@ import torch
 
 import critinit
 from critinit._state import random_state
+from critinit.figures._cost import multiplications
 from critinit.figures._draws import data_words, flat_batch, generator_of, seed_of
 from critinit.figures._figure import Figure, Point, Row, Settings
 from critinit.figures._picture import sheet
@@ -109,11 +110,6 @@ def findings(settings: Settings, rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def work(settings: Settings) -> float:
-    """Multiplications in a block."""
-    return float(settings["depth"] * settings["batch"] * settings["width"] ** 2)
-
-
 FIGURE = Figure(
     name="relu-one-step",
     shows="J after one step with the rate that should bring it to 1",
@@ -124,5 +120,5 @@ FIGURE = Figure(
     compute=compute,
     draw=draw,
     findings=findings,
-    work=work,
+    work=multiplications,
 )

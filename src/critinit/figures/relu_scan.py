@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from critinit import theory
 from critinit._state import random_state
+from critinit.figures._cost import multiplications
 from critinit.figures._draws import data_words, flat_batch, generator_of, seed_of
-from critinit.figures._figure import Figure, Point, Row, Settings
+from critinit.figures._figure import Figure, Point, Row, Settings, of_a_kind
 from critinit.figures._picture import sheet
 from critinit.figures._relu_plane import ReluPlane
 from critinit.models import mlp
+from critinit.plot._axes import log_colour_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -63,8 +65,7 @@ def together(
     settings: Settings, points: Sequence[Point], device: torch.device
 ) -> list[list[Point]]:
     """All points of a loss share a network and its probes."""
-    groups = ([p for p in points if p["loss"] == loss] for loss in _LOSSES)
-    return [group for group in groups if group]
+    return of_a_kind(points, "loss")
 
 
 def compute(settings: Settings, points: Sequence[Point], device: torch.device) -> Iterator[Row]:
@@ -119,9 +120,8 @@ def draw(settings: Settings, rows: Sequence[Row]) -> Picture:
         ax.set_ylim(*(10.0 ** np.array(settings["log10_eta"][:2]) * [0.8, 1.25]))
         ax.legend(loc="upper right")
     axes[0].set_ylabel(r"learning rate $\eta$")
-    bar = picture.colorbar(mesh, ax=axes, label="$J^{l,l+1}$")
     marks = (0.8, 0.9, 1.0, 1.1, 1.25)
-    bar.set_ticks([float(np.log10(mark)) for mark in marks], labels=[f"{m:g}" for m in marks])
+    log_colour_bar(mesh, axes, marks, label="$J^{l,l+1}$", extend="neither")
     return picture
 
 
@@ -203,8 +203,7 @@ def _power_of_eta_0(sigma_w: Any, loss: theory.gradients.Loss) -> float:
 
 def work(settings: Settings) -> float:
     """A point's share of the probes, which are what costs."""
-    network = settings["depth"] * settings["batch"] * settings["width"] ** 2
-    return float(settings["steps"] * network / len(points(settings)))
+    return float(settings["steps"] * multiplications(settings) / len(points(settings)))
 
 
 FIGURE = Figure(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import nn
 
 import critinit
-from critinit.figures._figure import Figure, Settings
-from critinit.figures._profiles import RESULTS, Case, work
+from critinit.figures._figure import Settings
+from critinit.figures._profiles import Case
 from critinit.models import resmlp
 
 _PAPER = {
@@ -34,22 +34,13 @@ def _kaiming(settings: Settings) -> nn.Module:
     return critinit.reset_(_original(settings), "kaiming", bias_std=0.0)
 
 
-CASE = Case(
+FIGURE = Case(
     title="ResMLP-S12: $J$ and $K$ by depth (a block holds two residual connections)",
     starts={"kaiming": _kaiming, "original": _original},
     tuned_from="kaiming",
     scale=None,
-)
-
-FIGURE = Figure(
-    name="resmlp-profile",
-    shows="J and K of ResMLP-S12 by depth: three initializations",
-    settings={"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
-    parameters=("method",),
-    results=RESULTS,
-    points=CASE.points,
-    compute=CASE.compute,
-    draw=CASE.draw,
-    findings=CASE.findings,
-    work=work,
+).figure(
+    "resmlp-profile",
+    "J and K of ResMLP-S12 by depth: three initializations",
+    {"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import nn
 
 import critinit
-from critinit.figures._figure import Figure, Settings
-from critinit.figures._profiles import RESULTS, Case, work
+from critinit.figures._figure import Settings
+from critinit.figures._profiles import Case
 from critinit.models import vgg
 
 _PAPER = {
@@ -33,22 +33,13 @@ def _kaiming(settings: Settings) -> nn.Module:
     return critinit.reset_(_pytorch(settings), "kaiming", bias_std=0.0)
 
 
-CASE = Case(
+FIGURE = Case(
     title="VGG19_BN: $J$ and $K$ by depth (a block is Conv-BatchNorm-ReLU or a max-pool)",
     starts={"kaiming": _kaiming, "original": _pytorch},
     tuned_from="original",
     scale=nn.BatchNorm2d,
-)
-
-FIGURE = Figure(
-    name="vgg-profile",
-    shows="J and K of VGG19_BN by depth: three initializations",
-    settings={"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
-    parameters=("method",),
-    results=RESULTS,
-    points=CASE.points,
-    compute=CASE.compute,
-    draw=CASE.draw,
-    findings=CASE.findings,
-    work=work,
+).figure(
+    "vgg-profile",
+    "J and K of VGG19_BN by depth: three initializations",
+    {"smoke": _SMOKE, "small": _SMALL, "paper": _PAPER},
 )

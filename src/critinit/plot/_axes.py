@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from critinit.plot._style import Style
@@ -28,6 +28,21 @@ def axes_or_new(ax: Axes | None) -> Axes:
         ) from error
     new: Axes = pyplot.subplots(layout="constrained")[1]
     return new
+
+
+def log_colour_bar(
+    mesh: Any,
+    ax: Axes | Sequence[Axes],
+    marks: Sequence[float],
+    names: Mapping[float, str] | None = None,
+    *,
+    label: str = "$J$",
+    extend: str = "both",
+) -> None:
+    """Explain beside ``ax`` colours that stand for log10 of what is marked."""
+    bar = mesh.figure.colorbar(mesh, ax=ax, extend=extend, label=label)
+    words = [(names or {}).get(mark, f"{mark:g}") for mark in marks]
+    bar.set_ticks([math.log10(mark) for mark in marks], labels=words)
 
 
 def draw_line(

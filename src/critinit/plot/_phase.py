@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from critinit.plot._axes import axes_or_new
+from critinit.plot._axes import axes_or_new, log_colour_bar
 from critinit.plot._values import PlotError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def phase(
     if theory is not None:
         _predicted(ax, theory)
     if colorbar:
-        _explain(ax, mesh, reach)
+        log_colour_bar(mesh, ax, [m for m in _MARKS if abs(math.log10(m)) <= reach + 1e-9])
     return mesh
 
 
@@ -101,9 +101,3 @@ def _predicted(ax: Axes, line: tuple[ArrayLike, ArrayLike]) -> None:
     rim = [withStroke(linewidth=3.6, foreground="black")]
     ax.plot(*line, color="white", dashes=(5, 4), linewidth=1.6, path_effects=rim, label="theory")
     ax.legend(loc="upper right", facecolor="0.8")
-
-
-def _explain(ax: Axes, mesh: QuadMesh, reach: float) -> None:
-    marks = [m for m in _MARKS if abs(math.log10(m)) <= reach + 1e-9]
-    bar = ax.figure.colorbar(mesh, ax=ax, extend="both", label="$J$")
-    bar.set_ticks([math.log10(m) for m in marks], labels=[f"{m:g}" for m in marks])

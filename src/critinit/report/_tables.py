@@ -13,7 +13,7 @@ from critinit.profile import Profile
 from critinit.report._comparison import Comparison
 from critinit.report._section import Chart
 from critinit.report._svg import swatch
-from critinit.report._words import headline, key_figures
+from critinit.report._words import cosine, headline, key_figures
 from critinit.scan import BatchScan
 from critinit.solvers import Step
 
@@ -107,17 +107,13 @@ def blocks(profiles: Mapping[str, Profile]) -> str:
 
 
 def _measured(profile: Profile, i: int) -> list[str]:
-    behind = [number(float(profile.kernel[i + 1])), _cosine(float(profile.correlation[i + 1]))]
+    behind = [number(float(profile.kernel[i + 1])), cosine(float(profile.correlation[i + 1]))]
     if i < 0:
         return ["", "", "", "", *behind]
     product = curve(profile, "product")
     so_far = written_log(product.y[i - product.x[0]]) if i in product.x else ""
     j = [number(float(profile.apjn[i])), number(float(profile.apjn_se[i]))]
     return [*j, bar(float(profile.apjn[i].double().log10())), so_far, *behind]
-
-
-def _cosine(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:z.2f}"
 
 
 def multipliers(values: Mapping[str, float]) -> tuple[str, int]:

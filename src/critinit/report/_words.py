@@ -215,11 +215,12 @@ def key_figures(profile: Profile) -> dict[str, str]:
         "J farthest from 1": f"{j} in block {i}",
         "Gradient norm over the depth": f"× {factor}" if logs >= 0 else f"÷ {factor}",
         "K at the end": f"{float(profile.kernel[-1]):.3g}",
-        "Cosine at the end": _known(float(profile.correlation[-1])),
+        "Cosine at the end": cosine(float(profile.correlation[-1])),
     }
 
 
-def _known(value: float) -> str:
+def cosine(value: float) -> str:
+    """In two digits, if it is known."""
     return "–" if math.isnan(value) else f"{value:z.2f}"
 
 

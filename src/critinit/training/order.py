@@ -16,6 +16,8 @@ import torch
 
 from critinit.training._packages import package
 
+_ROUND = 256  # timm's, of the images in an epoch; its older versions would round fewer down to none
+
 Item = tuple[int, int]
 """The number of an image, and the seed of its augmentation."""
 
@@ -70,8 +72,13 @@ class Order:
 
     def _sampler(self) -> Any:
         """timm's, as for one process: each batch is divided among the processes here."""
-        sampler = package("timm.data.distributed_sampler").RepeatAugSampler
-        return sampler(range(self.examples), num_replicas=1, rank=0, num_repeats=self.repeats)
+        return package("timm.data.distributed_sampler").RepeatAugSampler(
+            range(self.examples),
+            num_replicas=1,
+            rank=0,
+            num_repeats=self.repeats,
+            selected_round=_ROUND if self.examples >= _ROUND else 0,
+        )
 
 
 def part(places: range, rank: int, processes: int) -> list[int]:

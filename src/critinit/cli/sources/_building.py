@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from difflib import get_close_matches
 
+from critinit.cli._console import no_results
 from critinit.cli.errors import CommandError, is_out_of_memory
 from critinit.errors import CritinitError
 
@@ -27,7 +27,7 @@ def known(family: str, name: str, names: Iterable[str]) -> None:
 def building(what: str) -> Iterator[None]:
     """Say which factory failed, and how; what it prints is no result."""
     try:
-        with redirect_stdout(sys.stderr):
+        with no_results():
             yield
     except CritinitError:
         raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter, signature
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from critinit.cli._console import no_results
 from critinit.cli._settings import typed
 from critinit.cli.errors import CommandError
 from critinit.cli.sources._building import building
@@ -62,7 +62,7 @@ def _run(path: Path) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look there
     try:
-        with redirect_stdout(sys.stderr):
+        with no_results():
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise CommandError(
