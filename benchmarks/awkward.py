@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
+from timm.models.densenet import DenseNet
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
@@ -179,6 +180,11 @@ def evaluated_norms() -> nn.Module:
     return model
 
 
+def densenet() -> nn.Module:
+    """Its norms call ``F.batch_norm`` on their buffers, and an activation behind it."""
+    return DenseNet(growth_rate=4, block_config=(2, 2), num_classes=10)
+
+
 def transposed() -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(3, 16, 3, 2, 1),
@@ -230,6 +236,7 @@ AWKWARD: dict[str, Awkward] = {
     "bfloat16": Awkward(plain, dtype=torch.bfloat16),
     "in-place ReLU": Awkward(partial(convolutional, inplace=True), IMAGES),
     "channels-last": Awkward(convolutional, IMAGES, layout=torch.channels_last),
+    "BatchNorm by its function": Awkward(densenet, (16, 3, 32, 32)),
     "BatchNorm in evaluation mode": Awkward(evaluated_norms, IMAGES),
     "γ of zeros in each residual branch": Awkward(residual, IMAGES),
     "grouped and transposed convolution": Awkward(transposed, IMAGES),

@@ -46,7 +46,9 @@ def tried(name: str, method: Method) -> Point:
         return {"outcome": "refuses", "why": one_line(error)}
     except Exception as error:
         return {"outcome": "fails", "why": one_line(error)}
-    why = wrong(model, kept, weights, held_back)
+    if why := broken(model, kept):
+        return {"outcome": "wrong", "why": "; ".join(why)}
+    why = unchanged(model, weights)
     if not why and method.aim == "J":
         why = missed_j(before, farthest(model, held_back))
     if not why and method.aim == "variance":
@@ -57,15 +59,18 @@ def tried(name: str, method: Method) -> Point:
     return {"outcome": "says so" if told else "wrong", "why": "; ".join(why)}
 
 
-def wrong(model: nn.Module, kept: Kept, weights: dict[str, Tensor], x: Tensor) -> list[str]:
+def broken(model: nn.Module, kept: Kept) -> list[str]:
     """What nobody may do."""
     found = [f"changes {what}" for what in kept.changed(model)]
-    now = dict(model.named_parameters())
-    if not all(bool(torch.isfinite(p).all()) for p in now.values()):
+    if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
         found.append("leaves NaN or infinity")
-    if all(n in now and torch.equal(now[n], w) for n, w in weights.items()):
-        found.append("changes no weight")
     return found
+
+
+def unchanged(model: nn.Module, weights: dict[str, Tensor]) -> list[str]:
+    now = dict(model.named_parameters())
+    same = all(n in now and torch.equal(now[n], w) for n, w in weights.items())
+    return ["changes no weight"] if same else []
 
 
 def farthest(model: nn.Module, x: Tensor) -> float:
