@@ -78,7 +78,14 @@ def against(rows: Rows) -> list[str]:
         ]
         if pairs:
             cheaper.append(f"{name} on {sum(a < b for a, b in pairs)} of {len(pairs)}")
-    return [*lines, f"- Cheaper than `{DEFAULT}`: {listed(cheaper)}.", ""] if cheaper else lines
+    if cheaper:
+        lines.append(f"- Cheaper than `{DEFAULT}`: {listed(cheaper)}.")
+    lines += [
+        f"- {name} changes more than the weights: {what}."
+        for name in METHODS
+        if (what := changes(rows, name)) not in (None, "nothing")
+    ]
+    return [*lines, ""]
 
 
 def best_of(rows: Rows, model: str, methods: Sequence[str], key: str) -> tuple[float, str] | None:
@@ -203,16 +210,18 @@ def taken(rows: Rows) -> list[str]:
     return [*lines, ""] if lines else []
 
 
+def changes(rows: Rows, method: str) -> str | None:
+    """What else was changed, and on which models; None if it was not run."""
+    points = {m: rows[key] for m in BESIDE if "changed" in rows.get(key := f"{m} | {method}", {})}
+    where: dict[str, list[str]] = {}
+    for model, point in points.items():
+        for what in point["changed"]:
+            where.setdefault(what, []).append(model)
+    said = "; ".join(f"{what} ({', '.join(models)})" for what, models in where.items())
+    return (said or "nothing") if points else None
+
+
 def side_effects(rows: Rows) -> list[str]:
-    lines = []
-    for name in METHODS:
-        changed: dict[str, list[str]] = {}
-        for model in BESIDE:
-            for what in rows.get(f"{model} | {name}", {}).get("changed", []):
-                changed.setdefault(what, []).append(model)
-        said = "; ".join(f"{what} ({', '.join(where)})" for what, where in changed.items())
-        ran = any("changed" in rows.get(f"{model} | {name}", {}) for model in BESIDE)
-        lines.append([name, said or ("nothing" if ran else NONE)])
     return [
         "## Changed besides the weights",
         "",
@@ -220,7 +229,7 @@ def side_effects(rows: Rows) -> list[str]:
         "hooks and frozen weights were compared. Networks with ties and parametrizations are among "
         "the awkward ones below.",
         "",
-        *table(["", "changed"], lines, words=True),
+        *table(["", "changed"], [[m, changes(rows, m) or NONE] for m in METHODS], words=True),
     ]
 
 
