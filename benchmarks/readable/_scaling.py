@@ -19,7 +19,9 @@ def section(points: Points) -> list[str]:
         f"the input only. Memory around depth {LARGE.depth}, width {LARGE.width}, batch "
         f"{LARGE.batch}, in MiB. The exponent is the slope of a straight line through logarithms; "
         "*expected* is what the operations add up to. `tune_` is the default, `JKL(0.05)` by the "
-        "sweep, measuring before and after included.",
+        "sweep, measuring before and after included. An exponent below the expected one says that "
+        "at the small end fixed costs prevail: torch's for each operator (as in the floor) "
+        "and Python's for each block.",
         "",
         *cost(rows),
         *peaks(memory),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from where import PHASES, REST
 
-SECOND_OF_NORMS = "NativeBatchNormBackwardBackward0"
-
 from readable._tables import Points, listed, number, of, table
+
+SECOND_OF_NORMS = "NativeBatchNormBackwardBackward0"
 
 
 def section(points: Points) -> list[str]:
@@ -44,8 +44,8 @@ def proposals(found: Points) -> list[str]:
         "- Polish, and J by many probes, are most of a tuning by J and K at such small batches. "
         "Rounds that look again only at blocks which their step moves, and with few probes until "
         "the last, would save most.",
-        "- Folding is all or nothing, so it keeps a copy of the weights: that is why the memory of "
-        "`tune_` grows with depth at all. A larger batch hides it.",
+        "- Folding is all or nothing, so it keeps a copy of the weights: at 128 blocks more "
+        "than the sweep itself holds.",
     ]
     if second is not None:
         lines.append(
