@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check test-slow zoo bench-measure bench-tune bench-quality training-runs training-page clean
+.PHONY: help demo test test-fast check test-slow zoo bench bench-quick bench-measure bench-tune bench-quality training-runs training-page clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -30,6 +30,12 @@ test-slow: $(INSTALLED) ## run the slow tests
 
 zoo: $(INSTALLED) ## measure the model zoo
 	$(BIN)/python benchmarks/zoo.py
+
+bench: $(INSTALLED) ## compare with other initializations (about an hour)
+	$(BIN)/python benchmarks/bench.py
+
+bench-quick: $(INSTALLED) ## fail if measuring or tuning costs 1.5 times what it did
+	$(BIN)/python benchmarks/guard.py
 
 bench-measure: $(INSTALLED) ## time a measurement
 	$(BIN)/python benchmarks/measure_cost.py

@@ -10,6 +10,7 @@ import torch
 import torchvision
 from timm.models.mlp_mixer import Affine, MlpMixer, ResBlock
 from torch import Tensor, nn
+from torchvision.models.resnet import BasicBlock
 
 from critinit.models import mlp
 
@@ -37,12 +38,37 @@ def resmlp_plain() -> nn.Module:
     return model
 
 
-def vgg19_bn() -> nn.Module:
-    """VGG19_BN for 32×32 images, with a linear head."""
-    model = torchvision.models.vgg19_bn(num_classes=10)
+def vgg19(make: Callable[..., nn.Module] = torchvision.models.vgg19) -> nn.Module:
+    """VGG19 for 32×32 images, with a linear head."""
+    model = make(num_classes=10)
     model.avgpool = nn.Identity()
     model.classifier = nn.Linear(512, 10)
     return model
+
+
+def vgg19_bn() -> nn.Module:
+    """The same with BatchNorm."""
+    return vgg19(torchvision.models.vgg19_bn)
+
+
+def resnet20() -> nn.Module:
+    """Like ResNet-20 for 32×32 images: three stages of three blocks, 16 to 64 channels."""
+
+    def block(inputs: int, outputs: int, stride: int = 1) -> nn.Module:
+        change = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+        )
+        return BasicBlock(inputs, outputs, stride, change if inputs != outputs else None)
+
+    return nn.Sequential(
+        nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()),
+        *(block(16, 16) for _ in range(3)),
+        *(block(16, 32, 2), block(32, 32), block(32, 32)),
+        *(block(32, 64, 2), block(64, 64), block(64, 64)),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    )
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -50,6 +76,25 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "VGG19_BN": (partial(torchvision.models.vgg19_bn, num_classes=10), (32, 3, 32, 32)),
     "ResMLP-S12": (resmlp_s12, (8, 3, 32, 32)),
     "ViT-tiny": (partial(timm.create_model, "vit_tiny_patch16_224"), (4, 3, 224, 224)),
+}
+
+
+def small(name: str, **options: object) -> Callable[[], nn.Module]:
+    """A model of timm with ten classes."""
+    return partial(timm.create_model, name, num_classes=10, **options)
+
+
+# Where critinit stands beside its peers: one forward and backward pass takes up to 0.3 s.
+BESIDE: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "MLP 10×500": (partial(mlp, 500, 10, inputs=500), (64, 500)),
+    "VGG19": (vgg19, (8, 3, 32, 32)),
+    "VGG19_BN": (vgg19_bn, (8, 3, 32, 32)),
+    "ResNet-20": (resnet20, (8, 3, 32, 32)),
+    "ResMLP-S12": (resmlp_s12, (2, 3, 32, 32)),
+    "ViT-tiny": (small("vit_tiny_patch16_224", img_size=64), (4, 3, 64, 64)),
+    "ConvNeXt-atto": (small("convnext_atto"), (4, 3, 64, 64)),
+    "EfficientNet-B0": (small("efficientnet_b0"), (4, 3, 64, 64)),
+    "DenseNet-121": (small("densenet121"), (4, 3, 64, 64)),
 }
 
 

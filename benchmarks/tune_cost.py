@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import copy
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from cost import forward_backward, seconds
 from models import TUNED
+from timed import Timed
 from torch import nn
 
 import critinit
-from critinit.solvers._problem import Problem, Solution
 
 PAGE = Path(__file__).parents[1] / "docs" / "tuning-cost.md"
 REPEATS = 5
@@ -42,25 +41,6 @@ user waits for: finding the blocks, measuring before, the sweep, measuring after
 """
 
 
-@dataclass
-class Timed:
-    """A solver that times another one's work on the same problem, over and over."""
-
-    solver: Any
-    seconds: float = 0.0
-
-    def solve(self, problem: Problem) -> Solution:
-        state = problem.probes.generator.get_state()
-        solutions = []
-
-        def run() -> None:
-            problem.probes.generator.set_state(state)
-            solutions.append(self.solver.solve(problem))
-
-        self.seconds = seconds(run, REPEATS)
-        return solutions[-1]
-
-
 def row(name: str) -> str:
     make, shape, scale, marks = TUNED[name]
     torch.manual_seed(0)
@@ -68,7 +48,7 @@ def row(name: str) -> str:
     unit = seconds(lambda: forward_backward(model, x), REPEATS)
 
     def cost_of(solver: Any, loss: Any) -> float:
-        timed = Timed(solver)
+        timed = Timed(solver, REPEATS)
         critinit.tune_(copy.deepcopy(model), x, loss=loss, solver=timed, scale=scale)
         return timed.seconds / unit
 
