@@ -1,4 +1,7 @@
-"""What an initialization has no business to change: modes, buffers, ties, parametrizations."""
+"""What an initialization has no business to change: modes, buffers, ties, parametrizations.
+
+What a parametrization keeps of its weight in buffers, as spectral_norm does, follows the weight.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class Kept:
             owners[id(p)].add(name)
         return cls(
             {name: m.training for name, m in model.named_modules()},
-            {name: b.clone() for name, b in model.named_buffers()},
+            {n: b.clone() for n, b in model.named_buffers() if "parametrizations" not in n},
             {frozenset(names) for names in owners.values() if len(names) > 1},
             {name: (p.shape, p.dtype, p.requires_grad) for name, p in named.items()},
             {name: type(m).__name__ for name, m in model.named_modules()},

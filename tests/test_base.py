@@ -578,3 +578,11 @@ def test_tuning_starts_from_it() -> None:
     result = critinit.tune_(reset_(model, "orthogonal"), x, probes=4)
     assert all(a > 0 for a in result.multipliers.values())
     assert result.after.apjn[1:].log().abs().max() < result.before.apjn[1:].log().abs().max()
+
+
+def test_weights_of_unknown_names_are_refused() -> None:
+    model = nn.Module()
+    model.first = nn.Parameter(torch.randn(4, 4))
+    with pytest.raises(critinit.ModelError, match=r"none of the parameters, such as first,"):
+        reset_(model)
+    reset_(nn.LayerNorm(4))  # no weight, but its parameters are known

@@ -101,7 +101,9 @@ def reset_(
     with all_or_nothing(module), untouched(module, draw_seed(generator)), torch.no_grad():
         if base == "default":
             _reset_modules(module, frozen)
-        for slot in _slots(module, frozen):
+        slots = list(_slots(module, frozen))
+        _refuse_unknown(base, slots)
+        for slot in slots:
             if slot.kind == "weight":
                 _draw_weight(slot, base, generator)
             elif slot.kind == "bias" and bias_std is not None:
@@ -122,6 +124,15 @@ def _check(base: object, bias_std: float | None) -> None:
         raise InputError(
             f"bias_std={bias_std}: a standard deviation is a number from 0 up. Pass None to leave "
             "the biases to the base."
+        )
+
+
+def _refuse_unknown(base: Base, slots: list[_Slot]) -> None:
+    if base != "default" and slots and not any(slot.kind for slot in slots):
+        raise ModelError(
+            f"none of the parameters, such as {slots[0].name}, is known for "
+            "a weight: bare ones are told by their names (weight, kernel, proj, w1, …). Rename "
+            "them, or draw them yourself and give the model to tune_ alone."
         )
 
 

@@ -41,8 +41,9 @@ class Baseline:
     ) -> None:
         """Initialize ``model`` in place, by the first of ``batch`` where it takes one.
 
-        The mode, buffers and gradients of the model and all global random states stay as they are.
-        Any exception, Ctrl-C included, leaves the model as it was.
+        The mode, buffers and gradients of the model and all global random states stay as they are,
+        but for what parametrizations such as ``spectral_norm`` keep of a weight in buffers. Any
+        exception, Ctrl-C included, leaves the model as it was.
 
         Args:
             model: In the mode it will be used in.
