@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asserts import assert_same_text
 from cli.terminal import call
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +25,6 @@ PAGES = [
         if re.search("```(python|sh)", page.read_text())
     ),
 ]
-FEW_PERCENT = 0.05  # processors round differently, and the solver may stop an evaluation sooner
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -40,7 +40,7 @@ def test_code_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
             printed = out.getvalue()
             check_comments(code, scope)
         elif language == "text":
-            assert_same_text(printed, code)
+            assert_same_text(printed, code, relative=0.05, absolute=0.01)
         elif language == "sh":
             run_commands(code)
 
@@ -51,25 +51,6 @@ def run_commands(code: str) -> None:
         if line.startswith("critinit ") and not line.startswith("critinit demo"):
             ended = call(*shlex.split(line, comments=True)[1:])
             assert ended.status == 0, (line, ended)
-
-
-def assert_same_text(printed: str, shown: str) -> None:
-    """Word for word, but for the last digits of numbers and one character of a bar."""
-    words, expected = printed.split(), shown.split()
-    assert len(words) == len(expected), printed
-    for word, other in zip(words, expected, strict=True):
-        assert word == other or is_close(word, other), f"{word} instead of {other} in:\n{printed}"
-
-
-def is_close(word: str, other: str) -> bool:
-    if set(word + other) <= set("▒█│"):
-        return abs(len(word) - len(other)) <= 1
-    try:
-        return float(word.strip("(),")) == pytest.approx(
-            float(other.strip("(),")), rel=FEW_PERCENT, abs=0.01
-        )
-    except ValueError:
-        return False
 
 
 def check_comments(code: str, scope: dict[str, Any]) -> None:

@@ -325,15 +325,17 @@ def total(model: nn.Module, x: Tensor) -> float:
 
 
 @pytest.mark.parametrize(
-    ("activation", "bias_std"), [("relu", 0.02), ("tanh", 0.02), ("gelu", 0.4)]
+    ("activation", "low", "high"), [("relu", 0.0, 0.03), ("tanh", 0.0, 0.03), ("gelu", 0.2, 1.0)]
 )
-def test_autoinit_draws_biases_as_small_as_will_do(activation: str, bias_std: float) -> None:
+def test_autoinit_draws_biases_as_small_as_will_do(
+    activation: str, low: float, high: float
+) -> None:
     model, x = mlp(128, 40, inputs=64, activation=activation), heterogeneous(64)
     result = autoinit_(model, x)
     assert result.after.is_critical()
     assert total(model, x) < math.log(10) + 0.3
-    chosen = model[3].bias.detach().std() / result.multipliers["3.bias"]
-    assert float(chosen) == pytest.approx(bias_std, rel=0.3)
+    bias_std = float(model[3].bias.detach().std() / result.multipliers["3.bias"])
+    assert low < bias_std < high
 
 
 def test_every_block_critical_is_not_enough() -> None:
@@ -346,18 +348,17 @@ def test_every_block_critical_is_not_enough() -> None:
 
 def test_autoinit_keeps_the_best_where_none_will_do() -> None:
     x = heterogeneous(64)
-    alone = {}
-    for bias_std in (0.02, 0.05):
+    off = []
+    worse, better = (1.0, 0.02), (3.0, 0.0)
+    for draws in ((worse,), (worse, better), (better, worse)):
+        torch.manual_seed(0)
         model = mlp(128, 40, inputs=64, activation="gelu")
-        autoinit_(model, x, draws=((1.0, bias_std),))
-        alone[bias_std] = total(model, x)
-    model = mlp(128, 40, inputs=64, activation="gelu")
-    result = autoinit_(model, x, draws=((1.0, 0.02), (1.0, 0.05)))
-    assert min(alone.values()) > math.log(10)
-    best = abs(math.log(result.after.factorization().ratio))
-    assert best < max(alone.values())
-    after = critinit.measure(model, x, probes=1)
-    torch.testing.assert_close(after.kernel, result.after.kernel), "the weights are the result's"
+        result = autoinit_(model, x, seeded(0), draws=draws)
+        off.append(abs(math.log(result.after.factorization().ratio)))
+        after = critinit.measure(model, x, probes=1)
+        torch.testing.assert_close(after.kernel, result.after.kernel), "the weights are its own"
+    assert min(off) > math.log(10)
+    assert max(off[1:]) < off[0] - 2
 
 
 @pytest.mark.parametrize(

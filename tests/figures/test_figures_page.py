@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from asserts import assert_same_text
 
 from critinit.figures import find, names
 from critinit.figures._cost import cost
@@ -50,7 +51,8 @@ def test_findings_are_those_of_the_table(name: str, request: pytest.FixtureReque
         start, end = said(name).span(1)
         text = PAGE.read_text()
         PAGE.write_text(text[:start] + found + text[end:])
-    assert said(name)[1] == found
+    # an orbit of the dynamics at the edge of chaos ends where rounding errors take it
+    assert_same_text(found, said(name)[1], relative=0.005, absolute=0.0)
 
 
 @pytest.mark.parametrize("name", NAMES)
