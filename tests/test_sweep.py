@@ -169,7 +169,7 @@ def test_polish_knows_the_whole_gradient(loss: Any, activation: Callable[[], nn.
         if n.endswith("weight") and p.ndim == 2
     }
     with untouched(model, 0), twice_differentiable():
-        polish = Polish(problem, next(problem.batches()), [1] * len(problem.chain), weights)
+        polish = Polish(problem, next(problem.batches()), [1] * len(problem.chain), {}, weights)
         here = polish._linearized(polish.start)
         gradient = here.derivative.T @ here.residuals
         for column in range(len(weights)):

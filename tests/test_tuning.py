@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 import critinit
 from critinit.models import mlp
+from critinit.solvers import _equation, _polish
 from critinit.solvers._problem import NotTwiceDifferentiableError, TuningError
+from critinit.solvers._seen import FEW
 
 
 def relu_mlp(sigma_w: float, depth: int = 6, width: int = 400) -> tuple[nn.Module, Tensor]:
@@ -130,6 +132,28 @@ def test_the_sweep_brings_the_loss_down(name: str, loss: Any) -> None:
 
     start, end = value(result.before), value(final)
     assert end < 0.35 * start or end < 0.01 * len(final)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_few_probes_that_were_compared_with_many_do_as_well(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def median_loss(few: int) -> float:
+        for module in (_equation, _polish):
+            monkeypatch.setattr(module, "FEW", few)
+        return sorted(loss_after_a_sweep(name, seed) for seed in range(5))[2]
+
+    assert median_loss(FEW) < 1.3 * median_loss(1000) + 1e-3  # of which none are left out
+
+
+def loss_after_a_sweep(name: str, seed: int) -> float:
+    model, inputs = CASES[name].build()
+    generator = torch.Generator().manual_seed(seed)
+    result = critinit.tune_(model, inputs, solver=critinit.Sweep(), generator=generator)
+    alive, profile = result.before.apjn > 0, after_exactly(model, inputs)
+    j, k = profile.apjn[alive], profile.kernel
+    residuals = critinit.JKL().residuals(j, k[:-1][alive], k[1:][alive])
+    return float(residuals.square().mean())
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "batchnorm" in name or "dense" in name])

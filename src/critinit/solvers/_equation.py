@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from critinit.solvers import _distributed
 from critinit.solvers._closed import ClosedForm
 from critinit.solvers._plain import PlainLayer
 from critinit.solvers._problem import NotTwiceDifferentiableError, Problem, kernel, measured_kernel
-from critinit.solvers._seen import BlockRun, Seen, chained
+from critinit.solvers._seen import FEW, BlockRun, Reference, Seen, chained
 from critinit.solvers._step import along_logs, damped_step, limited, secant
 from critinit.twin import Products
 
@@ -61,10 +61,11 @@ class Point:
 class Equation:
     """Gauss–Newton in ``s = log a``, by damped steps of least norm.
 
-    The same probes are used until they find the block solved, and fresh ones to confirm it. The
-    derivative is taken once and kept up to date by secants, as long as that makes progress. Where
-    a block has a single weight, J goes with the square of its multiplier if the weight acts last
-    (or the block is homogeneous): that is the first guess, and no derivative is taken at all.
+    The same probes are used until they find the block solved, or a few of them where there are
+    many, and as many fresh ones to confirm it. The derivative is taken once and kept up to date by
+    secants, as long as that makes progress. Where a block has a single weight, J goes with the
+    square of its multiplier if the weight acts last (or the block is homogeneous): that is the
+    first guess, and no derivative is taken at all.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Equation:
         self.batch_size = batch_size
         self.plain: PlainLayer | None = None
         self.probes: list[Tensors] = []
+        self.reference: Reference | None = None
         self.evaluations = 0
 
     def solve(self, a: dict[str, Tensor], out: Tensors) -> tuple[Point, bool]:
@@ -121,7 +123,8 @@ class Equation:
                 gained = new.seen.residuals - point.seen.residuals
                 derivative = secant(derivative, new.s - point.s, gained)
             point = new
-        return point, self._is_solved(self._confirmed(point.out))
+        seen = self._confirmed(point.out)
+        return replace(point, seen=seen), self._is_solved(seen)
 
     def _first(self, a: dict[str, Tensor], out: Tensors) -> Point:
         self.plain = PlainLayer.found(out, self.h)
@@ -133,7 +136,13 @@ class Equation:
         if missing > 0:
             self.probes += self._draw(missing, out)
             seen = self._block_run(out).look(self.probes, seen.table)
+        self._compare(seen)
         return Point(a, out, seen)
+
+    def _compare(self, seen: Seen) -> None:
+        """A few probes with all, which ``seen`` is by."""
+        if len(self.probes) > FEW:
+            self.reference = Reference.between(seen, seen.table[:FEW])
 
     def _draw(self, count: int, out: Tensors) -> list[Tensors]:
         return [self.problem.probes.like(out) for _ in range(count)]
@@ -179,10 +188,16 @@ class Equation:
         a = {n: x.exp().float().requires_grad_() for n, x in zip(self.names, s, strict=True)}
         self.products.use(a)
         out = self.tape.replay(self.h, self.products.of)
+        run = self._block_run(out)
+        if self.reference is not None:
+            seen = run.look_by_few(self.probes[:FEW], self.reference)
+            if not self._is_solved(seen):
+                return Point(a, out, seen), False
         seen = self._confirmed(out)
         solved = self._is_solved(seen)
         if not solved and self.probes:
-            seen = self._block_run(out).look(self.probes)
+            seen = run.look(self.probes)
+            self._compare(seen)
         return Point(a, out, seen), solved
 
     def _confirmed(self, out: Tensors) -> Seen:

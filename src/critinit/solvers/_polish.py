@@ -28,7 +28,7 @@ from critinit.chain._walk import Tensors
 from critinit.solvers import _distributed
 from critinit.solvers._plain import PlainLayer
 from critinit.solvers._problem import Problem, Step, kernel, measured_kernel
-from critinit.solvers._seen import BlockRun, Seen, chained
+from critinit.solvers._seen import FEW, BlockRun, Reference, Seen, chained
 from critinit.solvers._step import along_logs, damped_step
 
 _DAMPING = 1e-2
@@ -61,14 +61,24 @@ class Polished:
 
 
 class Polish:
-    """Rounds of damped Gauss–Newton from given multipliers, with the same probes in each."""
+    """Rounds of damped Gauss–Newton from given multipliers, with the same few probes in each.
+
+    What a sweep has ``seen`` there, by as many probes as it took, is what they are compared with.
+    """
 
     def __init__(
-        self, problem: Problem, batch: Batch, probes: Sequence[int], start: Mapping[str, float]
+        self,
+        problem: Problem,
+        batch: Batch,
+        probes: Sequence[int],
+        seen: Mapping[int, Seen],
+        start: Mapping[str, float],
     ) -> None:
         self.problem = problem
         self.batch = batch
-        self.probes = probes  # how many for each block, none for plain layers
+        self.probes = [min(count, FEW) for count in probes]  # for each block, none for plain ones
+        self.swept = seen
+        self.references: dict[int, Reference] = {}
         self.names = list(start)
         self.start = torch.tensor(list(start.values()), dtype=torch.float64).log()
         self._draws = problem.probes.generator.get_state()
@@ -91,10 +101,20 @@ class Polish:
                 damping *= 16
         return path
 
+    def look(self, run: BlockRun, draws: Sequence[Tensors]) -> Seen:
+        """What the sweep saw where this is where it ended, and what that implies elsewhere."""
+        if run.index in self.references:
+            return run.look_by_few(draws, self.references[run.index])
+        seen = run.look(draws)
+        if run.index not in self.swept:
+            return seen
+        self.references[run.index] = Reference.between(self.swept[run.index], seen.table)
+        return self.swept[run.index]
+
     def _linearized(self, s: Tensor) -> Polished:
         self.problem.probes.generator.set_state(self._draws)
         a = {name: x.exp().float().requires_grad_() for name, x in zip(self.names, s, strict=True)}
-        observer = _Linearization(self.problem, self.probes, a, self.batch.size)
+        observer = _Linearization(self, a, self.batch.size)
         with self.problem.twin.applied(a), random_state(seed=0):
             self.problem.chain.walk(self.batch, observer)
         return Polished(s, observer.seen, observer.kernel, torch.cat(observer.rows))
@@ -103,14 +123,13 @@ class Polish:
 class _Linearization:
     """An observer that differentiates each block by its multipliers and its input's scale."""
 
-    def __init__(
-        self, problem: Problem, probes: Sequence[int], a: dict[str, Tensor], batch_size: int
-    ) -> None:
-        self.problem = problem
-        self.probes = probes
+    def __init__(self, polish: Polish, a: dict[str, Tensor], batch_size: int) -> None:
+        self.polish = polish
+        self.problem = polish.problem
+        self.probes = polish.probes
         self.a = a
         self.batch_size = batch_size
-        self.counted = problem.counted()
+        self.counted = polish.problem.counted()
         self.seen: dict[int, Seen] = {}
         self.rows: list[Tensor] = []
         self.kernel: list[float] = []
@@ -130,7 +149,7 @@ class _Linearization:
             plain = PlainLayer.found(out, h, known=not self.probes[index])
             run = BlockRun(self.problem, index, h, self._k, out, self.batch_size, plain)
             draws = [self.problem.probes.like(out) for _ in range(self.probes[index])]
-            seen = run.look(draws)
+            seen = self.polish.look(run, draws)
             j = run.differentiable_j(draws)
 
             def by_j() -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from critinit.solvers._problem import (
     measured_kernel,
 )
 
+FEW = 8  # probes that may stand for many, once these were compared with them
 _ENOUGH = 4  # probes, to tell their own spread
 _EXACT = 0.1  # of the tolerance, for a J that is known exactly
 
@@ -54,6 +56,23 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """What many probes said of J, in units of what a few of them said.
+
+    With other multipliers the few are off by nearly the same factor.
+    """
+
+    factor: Tensor
+    noise: float  # standard error of log J, by all
+
+    @classmethod
+    def between(cls, many: Seen, few: Tensor) -> Self:
+        """Of two looks at the same run, the second by a table of few probes."""
+        j = _distributed.mean(few.mean()).cpu().double()
+        return cls(many.j / j if j > 0 else torch.ones(()), many.noise)
+
+
+@dataclass(frozen=True)
 class BlockRun:
     """One run of a block on a batch: it led from ``h``, with kernel ``k``, to ``out``.
 
@@ -77,6 +96,14 @@ class BlockRun:
         table = jacobian_norms(self.out, self.h, rest, self.batch_size, graph=False)
         table = table if known is None else torch.cat([known, table])
         return self._seen(table, _distributed.standard_error(_probe_noise(table)))
+
+    def look_by_few(self, probes: Sequence[Tensors], reference: Reference) -> Seen:
+        """As many probes would see it, of which these ``probes`` were compared with all before."""
+        if self.plain is not None:
+            return self.look([])
+        table = jacobian_norms(self.out, self.h, probes, self.batch_size, graph=False)
+        table = table * reference.factor.to(table)
+        return self._seen(table, reference.noise * _distributed.mean(table.mean()))
 
     def _seen(self, table: Tensor, error: Tensor) -> Seen:
         j = _distributed.mean(table.mean()).cpu().double()

@@ -83,7 +83,8 @@ class Sweep:
             path: list[Polished] = []
             if self.polish and (conflict or kinds.shared):
                 with suppress(NotTwiceDifferentiableError):  # then the sweep has to do
-                    path = Polish(problem, batch, sweeper.probes, multipliers).run(self.polish)
+                    polish = Polish(problem, batch, sweeper.probes, seen, multipliers)
+                    path = polish.run(self.polish)
             if path:
                 best = path[-1]
                 multipliers = dict(zip(multipliers, best.s.exp().tolist(), strict=True))
