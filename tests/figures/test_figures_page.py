@@ -24,7 +24,7 @@ NAMES = [n for n in names() if re.search(SHOWN.format(n), PAGE.read_text(), re.D
 def test_every_figure_has_a_section() -> None:
     headings = re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE)
     assert {name for heading in headings for name in heading.split(", ")} == set(names())
-    assert len(NAMES) >= 8
+    assert set(NAMES) == set(names())
 
 
 def kept_table(name: str) -> Table:
@@ -45,7 +45,8 @@ def said(name: str) -> re.Match[str]:
 def test_findings_are_those_of_the_table(name: str, request: pytest.FixtureRequest) -> None:
     figure, table = find(name), kept_table(name)
     settings, rows = figure.settings["small"], table.rows()
-    assert not table.missing(figure.points(settings))
+    if "runs" not in settings:  # else the points are what was run elsewhere
+        assert not table.missing(figure.points(settings))
     found = "\n".join([*figure.findings(settings, rows), cost(figure, "small", settings, rows), ""])
     if request.config.getoption("--renew-golden"):
         start, end = said(name).span(1)
