@@ -58,7 +58,8 @@ def test_a_run(tree: Path, tmp_path: Path) -> None:
 def test_a_grid(tree: Path, tmp_path: Path) -> None:
     options = [*settings(tree), "--set=epochs=1", f"--out={tmp_path / 'grid'}"]
     options.remove("--set=epochs=2")
-    ended = call("train", RECIPE, *options, "--grid", "--init=kaiming", "--set=lrs=0.01,1e30")
+    options += ["--set=lrs=0.01,1e30", "--set=weight_decays=1e-5,1e-4"]
+    ended = call("train", RECIPE, *options, "--grid", "--init=kaiming")
     assert ended.status == 0, ended.err
     assert ended.out.count("diverged") == 2 * 2
     assert ended.out.count(" best") >= 1

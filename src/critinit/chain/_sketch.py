@@ -45,13 +45,18 @@ class Sketch:
     ) -> Any:
         if not self._is_true and getattr(func, "__name__", "") in _READS:
             raise ValuesNeededError("the model asks for a value")
-        if func is F.linear and len(args) > 1 and _are_plain(args[:2]):
+        if func is F.linear and len(args) > 1 and _are_plain(args[:2]) and _match(*args[:2]):
             args, self._is_true = _no_terms(*args), False
         elif func is F.scaled_dot_product_attention and len(args) == 3 and _are_plain(args):
             if kwargs.get("attn_mask") is not None:
                 kwargs = {**kwargs, "attn_mask": kwargs["attn_mask"][..., :1]}
             args, self._is_true = _one_key(*args), False
         return func(*args, **kwargs)
+
+
+def _match(x: Tensor, weight: Tensor) -> bool:
+    """Else torch shall say so."""
+    return x.shape[-1:] == weight.shape[-1:]
 
 
 def _are_plain(tensors: tuple[Any, ...]) -> bool:
