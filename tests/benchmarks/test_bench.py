@@ -78,6 +78,16 @@ class TestIsolated:
             "ZeroDivisionError"
         )
 
+    def test_its_clock_is_fine(self, scripts: Any) -> None:
+        def times() -> dict[str, Any]:
+            end = time.perf_counter() + 0.1
+            seen = set()
+            while time.perf_counter() < end:
+                seen.add(time.process_time())
+            return {"count": len(seen)}
+
+        assert scripts.isolated.isolated(times, 20)["count"] > 200
+
     def test_a_crash_and_no_end(self, scripts: Any) -> None:
         crash = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
         assert "status -9" in scripts.isolated.isolated(crash, 20)["failed"]
