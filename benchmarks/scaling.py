@@ -40,9 +40,8 @@ class Size:
 
 
 BASE = Size()
-LARGE = Size(
-    depth=8, batch=2048
-)  # for memory: each h^l is 2 MiB, so that other things do not count
+# For memory: each h^l is 2 MiB, so that other things do not count.
+LARGE = Size(depth=8, batch=2048)
 AXES = {
     "depth": (8, 16, 32, 64, 128),
     "width": (64, 128, 256, 512, 1024),

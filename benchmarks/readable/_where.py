@@ -42,8 +42,7 @@ def proposals(found: Points) -> list[str]:
         "What this bears out, and is not done:",
         "",
         "- Polish, and J by many probes, are most of a tuning by J and K at such small batches. "
-        "Rounds that look again only at blocks which their step moves, and with few probes until "
-        "the last, would save most.",
+        "Rounds that look again only at blocks which their step moves would save most.",
         "- Folding is all or nothing, so it keeps a copy of the weights: at 128 blocks more "
         "than the sweep itself holds.",
     ]
